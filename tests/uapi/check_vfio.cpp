@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Compiled, never run: src/uapi/vfio.hpp must agree with the real <linux/vfio.h> of the kernel the VM tests boot.
+#include <linux/vfio.h>
+
+#include <cstddef>
+
+#include <uapi/vfio.hpp>
+
+namespace ours = upcie::uapi;
+
+#define SAME_SIZE(own, kernel) static_assert(sizeof(ours::own) == sizeof(struct ::kernel))
+#define SAME_MEMBER(own, own_member, kernel, member)                                                                   \
+    static_assert(offsetof(ours::own, own_member) == offsetof(struct ::kernel, member) &&                              \
+                  sizeof(ours::own::own_member) == sizeof(::kernel::member))
+#define SAME_VALUE(own, kernel)                                                                                        \
+    static_assert(static_cast<unsigned long long>(ours::own) == static_cast<unsigned long long>(kernel))
+
+SAME_SIZE(VfioInfoCapHeader, vfio_info_cap_header);
+SAME_MEMBER(VfioInfoCapHeader, id, vfio_info_cap_header, id);
+SAME_MEMBER(VfioInfoCapHeader, version, vfio_info_cap_header, version);
+SAME_MEMBER(VfioInfoCapHeader, next, vfio_info_cap_header, next);
+SAME_SIZE(VfioIommuType1Info, vfio_iommu_type1_info);
+SAME_MEMBER(VfioIommuType1Info, argsz, vfio_iommu_type1_info, argsz);
+SAME_MEMBER(VfioIommuType1Info, flags, vfio_iommu_type1_info, flags);
+SAME_MEMBER(VfioIommuType1Info, iova_pgsizes, vfio_iommu_type1_info, iova_pgsizes);
+SAME_MEMBER(VfioIommuType1Info, cap_offset, vfio_iommu_type1_info, cap_offset);
+SAME_MEMBER(VfioIommuType1Info, pad, vfio_iommu_type1_info, pad);
+SAME_SIZE(VfioIovaRange, vfio_iova_range);
+SAME_MEMBER(VfioIovaRange, start, vfio_iova_range, start);
+SAME_MEMBER(VfioIovaRange, end, vfio_iova_range, end);
+SAME_SIZE(VfioType1CapIovaRange, vfio_iommu_type1_info_cap_iova_range);
+SAME_MEMBER(VfioType1CapIovaRange, header, vfio_iommu_type1_info_cap_iova_range, header);
+SAME_MEMBER(VfioType1CapIovaRange, nr_iovas, vfio_iommu_type1_info_cap_iova_range, nr_iovas);
+SAME_MEMBER(VfioType1CapIovaRange, reserved, vfio_iommu_type1_info_cap_iova_range, reserved);
+SAME_SIZE(VfioType1CapDmaAvail, vfio_iommu_type1_info_dma_avail);
+SAME_MEMBER(VfioType1CapDmaAvail, header, vfio_iommu_type1_info_dma_avail, header);
+SAME_MEMBER(VfioType1CapDmaAvail, avail, vfio_iommu_type1_info_dma_avail, avail);
+SAME_SIZE(VfioDmaMap, vfio_iommu_type1_dma_map);
+SAME_MEMBER(VfioDmaMap, argsz, vfio_iommu_type1_dma_map, argsz);
+SAME_MEMBER(VfioDmaMap, flags, vfio_iommu_type1_dma_map, flags);
+SAME_MEMBER(VfioDmaMap, vaddr, vfio_iommu_type1_dma_map, vaddr);
+SAME_MEMBER(VfioDmaMap, iova, vfio_iommu_type1_dma_map, iova);
+SAME_MEMBER(VfioDmaMap, size, vfio_iommu_type1_dma_map, size);
+SAME_SIZE(VfioDmaUnmap, vfio_iommu_type1_dma_unmap);
+SAME_MEMBER(VfioDmaUnmap, argsz, vfio_iommu_type1_dma_unmap, argsz);
+SAME_MEMBER(VfioDmaUnmap, flags, vfio_iommu_type1_dma_unmap, flags);
+SAME_MEMBER(VfioDmaUnmap, iova, vfio_iommu_type1_dma_unmap, iova);
+SAME_MEMBER(VfioDmaUnmap, size, vfio_iommu_type1_dma_unmap, size);
+SAME_SIZE(VfioGroupStatus, vfio_group_status);
+SAME_MEMBER(VfioGroupStatus, argsz, vfio_group_status, argsz);
+SAME_MEMBER(VfioGroupStatus, flags, vfio_group_status, flags);
+SAME_SIZE(VfioDeviceInfo, vfio_device_info);
+SAME_MEMBER(VfioDeviceInfo, argsz, vfio_device_info, argsz);
+SAME_MEMBER(VfioDeviceInfo, flags, vfio_device_info, flags);
+SAME_MEMBER(VfioDeviceInfo, num_regions, vfio_device_info, num_regions);
+SAME_MEMBER(VfioDeviceInfo, num_irqs, vfio_device_info, num_irqs);
+SAME_MEMBER(VfioDeviceInfo, cap_offset, vfio_device_info, cap_offset);
+SAME_MEMBER(VfioDeviceInfo, pad, vfio_device_info, pad);
+SAME_SIZE(VfioRegionInfo, vfio_region_info);
+SAME_MEMBER(VfioRegionInfo, argsz, vfio_region_info, argsz);
+SAME_MEMBER(VfioRegionInfo, flags, vfio_region_info, flags);
+SAME_MEMBER(VfioRegionInfo, index, vfio_region_info, index);
+SAME_MEMBER(VfioRegionInfo, cap_offset, vfio_region_info, cap_offset);
+SAME_MEMBER(VfioRegionInfo, size, vfio_region_info, size);
+SAME_MEMBER(VfioRegionInfo, offset, vfio_region_info, offset);
+SAME_SIZE(VfioRegionSparseMmapArea, vfio_region_sparse_mmap_area);
+SAME_MEMBER(VfioRegionSparseMmapArea, offset, vfio_region_sparse_mmap_area, offset);
+SAME_MEMBER(VfioRegionSparseMmapArea, size, vfio_region_sparse_mmap_area, size);
+SAME_SIZE(VfioRegionInfoCapSparseMmap, vfio_region_info_cap_sparse_mmap);
+SAME_MEMBER(VfioRegionInfoCapSparseMmap, header, vfio_region_info_cap_sparse_mmap, header);
+SAME_MEMBER(VfioRegionInfoCapSparseMmap, nr_areas, vfio_region_info_cap_sparse_mmap, nr_areas);
+SAME_MEMBER(VfioRegionInfoCapSparseMmap, reserved, vfio_region_info_cap_sparse_mmap, reserved);
+SAME_SIZE(VfioIrqInfo, vfio_irq_info);
+SAME_MEMBER(VfioIrqInfo, argsz, vfio_irq_info, argsz);
+SAME_MEMBER(VfioIrqInfo, flags, vfio_irq_info, flags);
+SAME_MEMBER(VfioIrqInfo, index, vfio_irq_info, index);
+SAME_MEMBER(VfioIrqInfo, count, vfio_irq_info, count);
+SAME_SIZE(VfioIrqSet, vfio_irq_set);
+SAME_MEMBER(VfioIrqSet, argsz, vfio_irq_set, argsz);
+SAME_MEMBER(VfioIrqSet, flags, vfio_irq_set, flags);
+SAME_MEMBER(VfioIrqSet, index, vfio_irq_set, index);
+SAME_MEMBER(VfioIrqSet, start, vfio_irq_set, start);
+SAME_MEMBER(VfioIrqSet, count, vfio_irq_set, count);
+SAME_SIZE(VfioPciDependentDevice, vfio_pci_dependent_device);
+SAME_MEMBER(VfioPciDependentDevice, group_or_device_id, vfio_pci_dependent_device, group_id);
+SAME_MEMBER(VfioPciDependentDevice, segment, vfio_pci_dependent_device, segment);
+SAME_MEMBER(VfioPciDependentDevice, bus, vfio_pci_dependent_device, bus);
+SAME_MEMBER(VfioPciDependentDevice, devfn, vfio_pci_dependent_device, devfn);
+SAME_SIZE(VfioPciHotResetInfo, vfio_pci_hot_reset_info);
+SAME_MEMBER(VfioPciHotResetInfo, argsz, vfio_pci_hot_reset_info, argsz);
+SAME_MEMBER(VfioPciHotResetInfo, flags, vfio_pci_hot_reset_info, flags);
+SAME_MEMBER(VfioPciHotResetInfo, count, vfio_pci_hot_reset_info, count);
+SAME_SIZE(VfioPciHotReset, vfio_pci_hot_reset);
+SAME_MEMBER(VfioPciHotReset, argsz, vfio_pci_hot_reset, argsz);
+SAME_MEMBER(VfioPciHotReset, flags, vfio_pci_hot_reset, flags);
+SAME_MEMBER(VfioPciHotReset, count, vfio_pci_hot_reset, count);
+SAME_SIZE(VfioDeviceFeature, vfio_device_feature);
+SAME_MEMBER(VfioDeviceFeature, argsz, vfio_device_feature, argsz);
+SAME_MEMBER(VfioDeviceFeature, flags, vfio_device_feature, flags);
+SAME_SIZE(VfioRegionDmaRange, vfio_region_dma_range);
+SAME_MEMBER(VfioRegionDmaRange, offset, vfio_region_dma_range, offset);
+SAME_MEMBER(VfioRegionDmaRange, length, vfio_region_dma_range, length);
+SAME_SIZE(VfioDeviceFeatureDmaBuf, vfio_device_feature_dma_buf);
+SAME_MEMBER(VfioDeviceFeatureDmaBuf, region_index, vfio_device_feature_dma_buf, region_index);
+SAME_MEMBER(VfioDeviceFeatureDmaBuf, open_flags, vfio_device_feature_dma_buf, open_flags);
+SAME_MEMBER(VfioDeviceFeatureDmaBuf, flags, vfio_device_feature_dma_buf, flags);
+SAME_MEMBER(VfioDeviceFeatureDmaBuf, nr_ranges, vfio_device_feature_dma_buf, nr_ranges);
+SAME_SIZE(VfioDeviceBindIommufd, vfio_device_bind_iommufd);
+SAME_MEMBER(VfioDeviceBindIommufd, argsz, vfio_device_bind_iommufd, argsz);
+SAME_MEMBER(VfioDeviceBindIommufd, flags, vfio_device_bind_iommufd, flags);
+SAME_MEMBER(VfioDeviceBindIommufd, iommufd, vfio_device_bind_iommufd, iommufd);
+SAME_MEMBER(VfioDeviceBindIommufd, out_devid, vfio_device_bind_iommufd, out_devid);
+SAME_MEMBER(VfioDeviceBindIommufd, token_uuid_ptr, vfio_device_bind_iommufd, token_uuid_ptr);
+SAME_SIZE(VfioDeviceAttachIommufdPt, vfio_device_attach_iommufd_pt);
+SAME_MEMBER(VfioDeviceAttachIommufdPt, argsz, vfio_device_attach_iommufd_pt, argsz);
+SAME_MEMBER(VfioDeviceAttachIommufdPt, flags, vfio_device_attach_iommufd_pt, flags);
+SAME_MEMBER(VfioDeviceAttachIommufdPt, pt_id, vfio_device_attach_iommufd_pt, pt_id);
+SAME_MEMBER(VfioDeviceAttachIommufdPt, pasid, vfio_device_attach_iommufd_pt, pasid);
+SAME_SIZE(VfioDeviceDetachIommufdPt, vfio_device_detach_iommufd_pt);
+SAME_MEMBER(VfioDeviceDetachIommufdPt, argsz, vfio_device_detach_iommufd_pt, argsz);
+SAME_MEMBER(VfioDeviceDetachIommufdPt, flags, vfio_device_detach_iommufd_pt, flags);
+SAME_MEMBER(VfioDeviceDetachIommufdPt, pasid, vfio_device_detach_iommufd_pt, pasid);
+
+SAME_VALUE(vfio_api_version, VFIO_API_VERSION);
+SAME_VALUE(vfio_type1v2_iommu, VFIO_TYPE1v2_IOMMU);
+SAME_VALUE(vfio_noiommu_iommu, VFIO_NOIOMMU_IOMMU);
+SAME_VALUE(vfio_get_api_version, VFIO_GET_API_VERSION);
+SAME_VALUE(vfio_check_extension, VFIO_CHECK_EXTENSION);
+SAME_VALUE(vfio_set_iommu, VFIO_SET_IOMMU);
+SAME_VALUE(vfio_iommu_info_pgsizes, VFIO_IOMMU_INFO_PGSIZES);
+SAME_VALUE(vfio_iommu_info_caps, VFIO_IOMMU_INFO_CAPS);
+SAME_VALUE(vfio_iommu_get_info, VFIO_IOMMU_GET_INFO);
+SAME_VALUE(vfio_type1_cap_iova_range, VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE);
+SAME_VALUE(vfio_type1_cap_dma_avail, VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL);
+SAME_VALUE(vfio_dma_map_flag_read, VFIO_DMA_MAP_FLAG_READ);
+SAME_VALUE(vfio_dma_map_flag_write, VFIO_DMA_MAP_FLAG_WRITE);
+SAME_VALUE(vfio_iommu_map_dma, VFIO_IOMMU_MAP_DMA);
+SAME_VALUE(vfio_iommu_unmap_dma, VFIO_IOMMU_UNMAP_DMA);
+SAME_VALUE(vfio_group_flags_viable, VFIO_GROUP_FLAGS_VIABLE);
+SAME_VALUE(vfio_group_flags_container_set, VFIO_GROUP_FLAGS_CONTAINER_SET);
+SAME_VALUE(vfio_group_get_status, VFIO_GROUP_GET_STATUS);
+SAME_VALUE(vfio_group_set_container, VFIO_GROUP_SET_CONTAINER);
+SAME_VALUE(vfio_group_unset_container, VFIO_GROUP_UNSET_CONTAINER);
+SAME_VALUE(vfio_group_get_device_fd, VFIO_GROUP_GET_DEVICE_FD);
+SAME_VALUE(vfio_device_flags_reset, VFIO_DEVICE_FLAGS_RESET);
+SAME_VALUE(vfio_device_flags_pci, VFIO_DEVICE_FLAGS_PCI);
+SAME_VALUE(vfio_device_get_info, VFIO_DEVICE_GET_INFO);
+SAME_VALUE(vfio_region_info_flag_read, VFIO_REGION_INFO_FLAG_READ);
+SAME_VALUE(vfio_region_info_flag_write, VFIO_REGION_INFO_FLAG_WRITE);
+SAME_VALUE(vfio_region_info_flag_mmap, VFIO_REGION_INFO_FLAG_MMAP);
+SAME_VALUE(vfio_region_info_flag_caps, VFIO_REGION_INFO_FLAG_CAPS);
+SAME_VALUE(vfio_device_get_region_info, VFIO_DEVICE_GET_REGION_INFO);
+SAME_VALUE(vfio_region_info_cap_sparse_mmap, VFIO_REGION_INFO_CAP_SPARSE_MMAP);
+SAME_VALUE(vfio_pci_rom_region_index, VFIO_PCI_ROM_REGION_INDEX);
+SAME_VALUE(vfio_pci_config_region_index, VFIO_PCI_CONFIG_REGION_INDEX);
+SAME_VALUE(vfio_pci_msi_irq_index, VFIO_PCI_MSI_IRQ_INDEX);
+SAME_VALUE(vfio_pci_msix_irq_index, VFIO_PCI_MSIX_IRQ_INDEX);
+SAME_VALUE(vfio_irq_info_eventfd, VFIO_IRQ_INFO_EVENTFD);
+SAME_VALUE(vfio_irq_info_noresize, VFIO_IRQ_INFO_NORESIZE);
+SAME_VALUE(vfio_device_get_irq_info, VFIO_DEVICE_GET_IRQ_INFO);
+SAME_VALUE(vfio_irq_set_data_none, VFIO_IRQ_SET_DATA_NONE);
+SAME_VALUE(vfio_irq_set_data_eventfd, VFIO_IRQ_SET_DATA_EVENTFD);
+SAME_VALUE(vfio_irq_set_action_trigger, VFIO_IRQ_SET_ACTION_TRIGGER);
+SAME_VALUE(vfio_device_set_irqs, VFIO_DEVICE_SET_IRQS);
+SAME_VALUE(vfio_device_reset, VFIO_DEVICE_RESET);
+SAME_VALUE(vfio_pci_devid_owned, VFIO_PCI_DEVID_OWNED);
+SAME_VALUE(vfio_pci_devid_not_owned, static_cast<unsigned>(VFIO_PCI_DEVID_NOT_OWNED));
+SAME_VALUE(vfio_pci_hot_reset_flag_dev_id, VFIO_PCI_HOT_RESET_FLAG_DEV_ID);
+SAME_VALUE(vfio_pci_hot_reset_flag_dev_id_owned, VFIO_PCI_HOT_RESET_FLAG_DEV_ID_OWNED);
+SAME_VALUE(vfio_device_get_pci_hot_reset_info, VFIO_DEVICE_GET_PCI_HOT_RESET_INFO);
+SAME_VALUE(vfio_device_pci_hot_reset, VFIO_DEVICE_PCI_HOT_RESET);
+SAME_VALUE(vfio_device_feature_mask, VFIO_DEVICE_FEATURE_MASK);
+SAME_VALUE(vfio_device_feature_get, VFIO_DEVICE_FEATURE_GET);
+SAME_VALUE(vfio_device_feature_set, VFIO_DEVICE_FEATURE_SET);
+SAME_VALUE(vfio_device_feature_probe, VFIO_DEVICE_FEATURE_PROBE);
+SAME_VALUE(vfio_device_feature, VFIO_DEVICE_FEATURE);
+SAME_VALUE(vfio_device_feature_low_power_entry, VFIO_DEVICE_FEATURE_LOW_POWER_ENTRY);
+SAME_VALUE(vfio_device_feature_dma_buf, VFIO_DEVICE_FEATURE_DMA_BUF);
+SAME_VALUE(vfio_device_bind_iommufd, VFIO_DEVICE_BIND_IOMMUFD);
+SAME_VALUE(vfio_device_attach_iommufd_pt, VFIO_DEVICE_ATTACH_IOMMUFD_PT);
+SAME_VALUE(vfio_device_detach_iommufd_pt, VFIO_DEVICE_DETACH_IOMMUFD_PT);
