@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -47,6 +48,20 @@ class System {
     virtual ssize_t sendmsg(int fd, const struct msghdr* message, int flags) = 0;
     virtual ssize_t recvmsg(int fd, struct msghdr* message, int flags) = 0;
     virtual int mlock(const void* address, std::size_t length) = 0;
+    virtual int unlink(const char* path) = 0;
+    virtual int socket(int domain, int type, int protocol) = 0;
+    virtual int bind(int fd, const struct sockaddr* address, socklen_t length) = 0;
+    virtual int listen(int fd, int backlog) = 0;
+    /// accept4(2) that does not tell the peer's address.
+    virtual int accept(int fd, int flags) = 0;
+    virtual int connect(int fd, const struct sockaddr* address, socklen_t length) = 0;
+    virtual int getsockopt(int fd, int level, int option, void* value, socklen_t* length) = 0;
+    virtual int chmod(const char* path, mode_t mode) = 0;
+    /// `resource` is one of RLIMIT_*.
+    virtual int getrlimit(int resource, struct rlimit* limit) = 0;
+    virtual int setrlimit(int resource, const struct rlimit* limit) = 0;
+    /// prctl(2) of an option with at most one argument, a number.
+    virtual int prctl(int option, unsigned long argument) = 0;
 
   protected:
     System() = default;
