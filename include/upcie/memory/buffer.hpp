@@ -16,13 +16,14 @@ namespace upcie::memory {
 
 /// What a buffer is made of.
 enum class Backing : std::uint8_t {
-    plain,        ///< a memfd of ordinary pages
-    hugepage_2m,  ///< a memfd of 2 MiB pages (MFD_HUGETLB), taken from the kernel's reserved pool
+    plain,       ///< a memfd of ordinary pages
+    hugepage_2m, ///< a memfd of 2 MiB pages (MFD_HUGETLB), taken from the kernel's reserved pool
 };
 
 /// Zeroed memory backed by a memfd, so that it can be mapped by address and by file and passed to another process.
 ///
-/// Move-only, owns its memory; nothing is left behind when the process is killed. Threads: one at a time for the object.
+/// Move-only, owns its memory; nothing is left behind when the process is killed. Threads: one at a time for the
+/// object.
 class Buffer {
   public:
     Buffer() noexcept = default;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <upcie/iommu/address_space.hpp>
+#include <upcie/nvme/queue_layout.hpp>
+#include <upcie/refusal.hpp>
+
+namespace upcie::nvme {
+
+/// The list pages that one command may use for its PRP entries.
+struct PrpListPages {
+    std::uint64_t* cpu = nullptr;             ///< page 0; the others follow it without a gap
+    const std::uint64_t* addresses = nullptr; ///< device address of each page
+    std::uint32_t count = 0;
+};
+
+/// The two PRP entries of a command (Base Specification 2.0, section 4.1.1). Unused entries are zero.
+struct PrpPair {
+    std::uint64_t prp1 = 0;
+    std::uint64_t prp2 = 0;
+    Refusal refusal = Refusal::none;
+    std::uint32_t segment = 0; ///< the extent at fault, where the refusal is about one
+};
+
+/// Bytes that `pages` list pages can describe at most, whatever the offset of the first byte.
+/// All entries of the last page are data, one of every other page is the link.
+[[nodiscard]] constexpr std::uint64_t prp_capacity(std::uint32_t pages, unsigned page_shift) noexcept {
+    const std::uint64_t per_page = std::uint64_t{1} << (page_shift - 3);
+    const std::uint64_t entries = pages == 0 ? 1 : (pages - 1) * (per_page - 1) + per_page;
+    return entries << page_shift; // PRP entry 1 takes what the offset costs
+}
+
+/// List pages needed for a transfer of `bytes` at the worst offset.
+[[nodiscard]] constexpr std::uint32_t prp_pages_for(std::uint64_t bytes, unsigned page_shift) noexcept {
+    std::uint32_t pages = 0;
+    while (prp_capacity(pages, page_shift) < bytes) {
+        ++pages;
+    }
+    return pages;
+}
+
+/// Writes `count` entries that step by one page from `address`. Two at a time: the loop is the cost of a large I/O.
+inline void fill_contiguous_prps(std::uint64_t* entries, std::uint64_t count, std::uint64_t address,
+                                 std::uint64_t page) noexcept {
+    typedef std::uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+    Pair pair = {address, address + page};
+    const Pair step = {page * 2, page * 2};
+    std::uint64_t* const end = entries + count;
+    while (end - entries >= 8) {
+        const Pair second = pair + step;
+        const Pair third = second + step;
+        const Pair fourth = third + step;
+        *reinterpret_cast<Pair*>(entries) = pair;
+        *reinterpret_cast<Pair*>(entries + 2) = second;
+        *reinterpret_cast<Pair*>(entries + 4) = third;
+        *reinterpret_cast<Pair*>(entries + 6) = fourth;
+        pair = fourth + step;
+        entries += 8;
+    }
+    address = pair[0];
+    for (; entries != end; ++entries, address += page) {
+        *entries = address;
+    }
+}
+
+/// Writes entries one by one into list pages, linking to the next page only when an entry follows that needs it.
+class PrpListWriter {
+  public:
+    PrpListWriter(PrpListPages pages, unsigned page_shift) noexcept
+        : pages_{pages}, per_page_{std::uint32_t{1} << (page_shift - 3)} {}
+
+    /// False when the pages are used up.
+    [[nodiscard]] bool append(std::uint64_t address) noexcept {
+        if (pages_.count == 0) {
+            return false;
+        }
+        if (used_ == per_page_) {
+            if (page_ + 1 == pages_.count) {
+                return false;
+            }
+            // The last entry of a full page was data as long as nothing followed; now it moves to the next page and
+            // makes room for the link.
+            std::uint64_t* const current = pages_.cpu + std::size_t{page_} * per_page_;
+            std::uint64_t* const next = current + per_page_;
+            next[0] = current[per_page_ - 1];
+            current[per_page_ - 1] = pages_.addresses[page_ + 1];
+            ++page_;
+            used_ = 1;
+        }
+        pages_.cpu[std::size_t{page_} * per_page_ + used_] = address;
+        ++used_;
+        return true;
+    }
+
+  private:
+    PrpListPages pages_;
+    std::uint32_t per_page_;
+    std::uint32_t page_ = 0;
+    std::uint32_t used_ = 0;
+};
+
+/// PRP entries for a sequence of extents: `next()` answers the following extent, or one of length 0 at the end.
+/// Only the first may start inside a page, only the last may end inside one.
+template <class NextExtent>
+[[nodiscard]] PrpPair build_prps(NextExtent&& next, std::uint64_t bytes, PrpListPages lists,
+                                 unsigned page_shift) noexcept {
+    const std::uint64_t page = std::uint64_t{1} << page_shift;
+    const std::uint64_t mask = page - 1;
+    PrpPair pair;
+    PrpListWriter writer{lists, page_shift};
+    std::uint64_t second = 0; // held back: it is PRP entry 2 itself unless more follow
+    std::uint64_t pages = 0;
+    std::uint64_t described = 0;
+    bool ends_inside = false;
+    for (std::uint32_t segment = 0;; ++segment) {
+        const iommu::Extent extent = next();
+        std::uint64_t length = extent.length.value();
+        if (length == 0) {
+            break;
+        }
+        std::uint64_t address = extent.address.value();
+        if (length > bytes - described) {
+            return {0, 0, Refusal::length_mismatch, segment};
+        }
+        described += length;
+        if (segment == 0) {
+            if ((address & 3) != 0) {
+                return {0, 0, Refusal::misaligned, 0};
+            }
+        } else if (ends_inside || (address & mask) != 0) {
+            return {0, 0, Refusal::segment_misaligned, ends_inside ? segment - 1 : segment};
+        }
+        ends_inside = ((address + length) & mask) != 0;
+        while (length != 0) {
+            const std::uint64_t here = std::min(length, page - (address & mask));
+            ++pages;
+            if (pages == 1) {
+                pair.prp1 = address;
+            } else if (pages == 2) {
+                second = address;
+            } else {
+                if ((pages == 3 && !writer.append(second)) || !writer.append(address)) {
+                    return {0, 0, Refusal::too_long, segment};
+                }
+            }
+            address += here;
+            length -= here;
+        }
+    }
+    if (described != bytes || pages == 0) {
+        return {0, 0, described == 0 ? Refusal::empty : Refusal::length_mismatch, 0};
+    }
+    pair.prp2 = pages <= 2 ? second : lists.addresses[0];
+    return pair;
+}
+
+/// The same for extents at hand.
+[[nodiscard]] inline PrpPair build_prps(std::span<const iommu::Extent> extents, std::uint64_t bytes, PrpListPages lists,
+                                        unsigned page_shift) noexcept {
+    std::size_t index = 0;
+    const auto next = [&]() -> iommu::Extent {
+        while (index < extents.size() && extents[index].length.value() == 0) {
+            ++index;
+        }
+        return index < extents.size() ? extents[index++] : iommu::Extent{};
+    };
+    return build_prps(next, bytes, lists, page_shift);
+}
+
+/// The common case: one extent of `bytes`, a list of one page at most. Answers too_long when more than one is needed.
+[[nodiscard]] inline PrpPair build_contiguous_prps(std::uint64_t address, std::uint64_t bytes, PrpListPages lists,
+                                                   unsigned page_shift) noexcept {
+    const std::uint64_t page = std::uint64_t{1} << page_shift;
+    if ((address & 3) != 0) [[unlikely]] {
+        return {0, 0, Refusal::misaligned, 0};
+    }
+    const std::uint64_t first = page - (address & (page - 1));
+    if (bytes <= first) {
+        return {address, 0, Refusal::none, 0};
+    }
+    const std::uint64_t entries = (bytes - first + page - 1) >> page_shift;
+    if (entries == 1) {
+        return {address, address + first, Refusal::none, 0};
+    }
+    if (entries > (page >> 3) || lists.count == 0) [[unlikely]] {
+        return {0, 0, Refusal::too_long, 0};
+    }
+    fill_contiguous_prps(lists.cpu, entries, address + first, page);
+    return {address, lists.addresses[0], Refusal::none, 0};
+}
+
+} // namespace upcie::nvme

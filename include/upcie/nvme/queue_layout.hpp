@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Freestanding: no allocation, no library call, compiles for a GPU too. UPCIE_DEVICE is what such a compiler wants
+// before a function ("__host__ __device__"); a host compiler wants nothing.
+#include <cstdint>
+#include <type_traits>
+
+#include <upcie/nvme/command.hpp>
+
+#ifndef UPCIE_DEVICE
+#define UPCIE_DEVICE
+#endif
+
+namespace upcie::nvme {
+
+/// Makes every store so far visible to a device before the stores that follow (Arm: outer-shareable store barrier;
+/// x86 keeps stores in order by itself, so only the compiler is told).
+UPCIE_DEVICE inline void store_barrier() noexcept {
+#if defined(__CUDA_ARCH__)
+    __threadfence_system();
+#elif defined(__aarch64__)
+    asm volatile("dmb oshst" ::: "memory");
+#elif defined(__x86_64__)
+    asm volatile("" ::: "memory");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/// Keeps loads that follow from being satisfied before the loads so far.
+UPCIE_DEVICE inline void load_barrier() noexcept {
+#if defined(__CUDA_ARCH__)
+    __threadfence_system();
+#elif defined(__aarch64__)
+    asm volatile("dmb oshld" ::: "memory");
+#elif defined(__x86_64__)
+    asm volatile("" ::: "memory");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/// Where one queue pair lies and how far it has come: all that is needed to drive it, by a CPU or a GPU.
+///
+/// A plain value: it owns nothing and its pointers are in the address space of whoever drives it. The rings may lie in
+/// any memory that the controller reaches. One driver at a time.
+struct QueueLayout {
+    Command* submission = nullptr;         ///< `entries` of 64 bytes
+    CompletionEntry* completion = nullptr; ///< `entries` of 16 bytes, zeroed before the queue is created
+    volatile std::uint32_t* submission_doorbell = nullptr;
+    volatile std::uint32_t* completion_doorbell = nullptr;
+    std::uint64_t* prp_lists = nullptr; ///< CPU address of the first command's list page(s)
+    std::uint32_t prp_list_stride = 0;  ///< bytes from one command's list pages to the next's
+    std::uint32_t entries = 0;          ///< of each ring; one stays empty
+    std::uint32_t tail = 0;             ///< next submission entry to fill
+    std::uint32_t rung_tail = 0;        ///< what the controller was last told
+    std::uint32_t head = 0;             ///< next completion entry to look at
+    std::uint32_t phase = 1;            ///< phase bit that marks a new completion entry
+
+    /// The entry that the next command goes into.
+    [[nodiscard]] UPCIE_DEVICE Command& next_submission() noexcept { return submission[tail]; }
+
+    UPCIE_DEVICE void advance_tail() noexcept {
+        const std::uint32_t next = tail + 1;
+        tail = next == entries ? 0 : next;
+    }
+
+    /// Tells the controller about all entries filled since the last call (Base Specification 2.0, section 3.3.1).
+    UPCIE_DEVICE void ring_submission() noexcept {
+        rung_tail = tail;
+        store_barrier();
+        __atomic_store_n(submission_doorbell, tail, __ATOMIC_RELEASE);
+    }
+
+    /// True when the entry at `head` is new; `cid_phase_status` is its dword 3, and the rest of it may be read.
+    [[nodiscard]] UPCIE_DEVICE bool peek_completion(std::uint32_t& cid_phase_status) const noexcept {
+        const std::uint32_t dword3 = __atomic_load_n(&completion[head].cid_phase_status, __ATOMIC_ACQUIRE);
+        if (((dword3 >> 16) & 1U) != phase) {
+            return false;
+        }
+        load_barrier();
+        cid_phase_status = dword3;
+        return true;
+    }
+
+    UPCIE_DEVICE void advance_head() noexcept {
+        const std::uint32_t next = head + 1;
+        if (next == entries) {
+            head = 0;
+            phase ^= 1U;
+        } else {
+            head = next;
+        }
+    }
+
+    /// Gives all completion entries looked at back to the controller.
+    UPCIE_DEVICE void ring_completion() noexcept { __atomic_store_n(completion_doorbell, head, __ATOMIC_RELEASE); }
+};
+static_assert(std::is_standard_layout_v<QueueLayout>);
+
+} // namespace upcie::nvme

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <upcie/memory/registry.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <upcie/os/system.hpp>
+
+namespace upcie::memory {
+
+const std::atomic<std::uint64_t> Reader::no_epoch{0};
+
+const TranslationIndex::Slot* Reader::empty_root() noexcept {
+    // Zero-initialised and never written: 2 MiB of address space that no page backs.
+    static const TranslationIndex::Slot root[std::size_t{1} << (TranslationIndex::address_bits - 30)]{};
+    return root;
+}
+
+/// Where a reader says how far it is. On a line of its own: the reader writes it while others register.
+struct alignas(64) Reader::Seat {
+    std::atomic<std::uint64_t> announced{0};
+};
+
+struct Registry::Entry {
+    TranslationRecord record;
+    std::vector<Run> runs;
+    std::shared_ptr<void> keep;
+    iommu::DmaMapping mapping; ///< goes before what it maps
+};
+
+struct Registry::State {
+    struct Retired {
+        std::uint64_t epoch; ///< readers that announced this or more cannot use it
+        std::unique_ptr<Entry> entry;
+        std::unique_ptr<std::byte[]> list;
+    };
+    mutable std::mutex mutex;
+    std::unordered_map<const TranslationRecord*, std::unique_ptr<Entry>> live;
+    std::deque<Retired> retired; ///< by epoch, ascending
+    std::vector<std::unique_ptr<Reader::Seat>> seats;
+    TranslationIndex index;
+
+    explicit State(TranslationIndex made) : index{std::move(made)} {}
+
+    /// Takes out what no reader can be using. The caller lets it go without the lock: unmapping is slow, and what an
+    /// entry keeps may come back to this registry.
+    [[nodiscard]] std::vector<Retired> take_reclaimable(std::uint64_t epoch) {
+        for (const auto& seat : seats) {
+            epoch = std::min(epoch, seat->announced.load(std::memory_order_acquire));
+        }
+        std::vector<Retired> taken;
+        while (!retired.empty() && retired.front().epoch <= epoch) {
+            taken.push_back(std::move(retired.front()));
+            retired.pop_front();
+        }
+        return taken;
+    }
+};
+
+// ---- Registration
+
+Registration::Registration(Registration&& other) noexcept
+    : registry_{std::move(other.registry_)}, record_{std::exchange(other.record_, nullptr)} {}
+
+Registration& Registration::operator=(Registration&& other) noexcept {
+    if (this != &other) {
+        unregister();
+        registry_ = std::move(other.registry_);
+        record_ = std::exchange(other.record_, nullptr);
+    }
+    return *this;
+}
+
+void Registration::unregister() noexcept {
+    if (record_ != nullptr) {
+        registry_->remove(std::exchange(record_, nullptr));
+        registry_.reset();
+    }
+}
+
+namespace {
+
+template <class Resolve>
+Result<std::vector<iommu::Extent>> collect(const Resolve& resolve, ByteCount bytes, const std::string& subject) {
+    std::vector<iommu::Extent> extents;
+    ByteCount done;
+    do {
+        const Resolution resolution = resolve(done, bytes - done);
+        if (!resolution) {
+            return tl::unexpected{to_error(resolution.refusal, "resolve", subject)};
+        }
+        extents.push_back(resolution.extent);
+        done += resolution.extent.length;
+    } while (done < bytes);
+    return extents;
+}
+
+} // namespace
+
+Result<std::vector<iommu::Extent>> Registration::extents(ByteCount offset, ByteCount bytes) const {
+    if (record_ == nullptr) {
+        return tl::unexpected{to_error(Refusal::not_registered, "resolve", "a registration that was given up")};
+    }
+    return collect([&](ByteCount done, ByteCount rest) { return resolve(offset + done, rest); }, bytes,
+                   fmt::format("offset {} of a registration of {} bytes", offset.value(), size().value()));
+}
+
+// ---- Reader
+
+Reader::Reader(Reader&& other) noexcept
+    : registry_{std::move(other.registry_)},
+      seat_{std::exchange(other.seat_, nullptr)},
+      root_{std::exchange(other.root_, empty_root())},
+      epoch_{std::exchange(other.epoch_, &no_epoch)},
+      announced_{std::exchange(other.announced_, 0)} {}
+
+Reader& Reader::operator=(Reader&& other) noexcept {
+    if (this != &other) {
+        Reader old{std::move(*this)};
+        registry_ = std::move(other.registry_);
+        seat_ = std::exchange(other.seat_, nullptr);
+        root_ = std::exchange(other.root_, empty_root());
+        epoch_ = std::exchange(other.epoch_, &no_epoch);
+        announced_ = std::exchange(other.announced_, 0);
+    }
+    return *this;
+}
+
+Reader::~Reader() {
+    if (registry_ != nullptr) {
+        registry_->leave(seat_);
+    }
+}
+
+void Reader::announce(std::uint64_t epoch) noexcept {
+    announced_ = epoch;
+    if (seat_ != nullptr) {
+        seat_->announced.store(epoch, std::memory_order_release);
+    }
+}
+
+// ---- Registry
+
+Registry::Registry(std::shared_ptr<iommu::AddressSpace> space, TranslationIndex index)
+    : space_{std::move(space)}, state_{std::make_unique<State>(std::move(index))} {}
+
+// Registrations and readers hold the registry, so none is left here.
+Registry::~Registry() = default;
+
+Result<std::shared_ptr<Registry>> Registry::create(os::System& system, std::shared_ptr<iommu::AddressSpace> space) {
+    // The index is made first and needs somewhere to put replaced lists; the registry is made from the index.
+    auto target = std::make_shared<Registry*>(nullptr);
+    auto index = TranslationIndex::create(system, [target](std::unique_ptr<std::byte[]> list) {
+        // Called by insert and remove alone, under the lock; the epoch that remove() makes next covers it.
+        Registry& registry = **target;
+        registry.state_->retired.push_back(
+            {registry.epoch_.load(std::memory_order_relaxed) + 1, nullptr, std::move(list)});
+    });
+    if (!index) {
+        return tl::unexpected{std::move(index).error()};
+    }
+    std::shared_ptr<Registry> registry{new Registry{std::move(space), std::move(*index)}};
+    *target = registry.get();
+    return registry;
+}
+
+Result<Registration> Registry::register_memory(void* start, ByteCount length) {
+    const auto base = reinterpret_cast<std::uintptr_t>(start);
+    const std::uint64_t granule = space_->granule().value();
+    if (length == ByteCount{} || length.value() > std::numeric_limits<std::uint64_t>::max() - base - granule) {
+        return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
+                    "Pass a range that is not empty and does not wrap around the address space");
+    }
+    const std::uint64_t first = base & ~(granule - 1);
+    const std::uint64_t end = (base + length.value() + granule - 1) & ~(granule - 1);
+    auto mapping = space_->map_memory(reinterpret_cast<void*>(first), ByteCount{end - first});
+    if (!mapping) {
+        return tl::unexpected{std::move(mapping).error()};
+    }
+    return register_mapping(start, length, std::move(*mapping), ByteCount{base - first});
+}
+
+Result<Registration> Registry::register_buffer(const Buffer& buffer) {
+    auto mapping = space_->map_file(buffer.fd(), ByteCount{}, buffer.size());
+    if (!mapping) {
+        return tl::unexpected{std::move(mapping).error()};
+    }
+    return register_mapping(buffer.data(), buffer.size(), std::move(*mapping));
+}
+
+Result<Registration> Registry::register_mapping(void* start, ByteCount length, iommu::DmaMapping mapping,
+                                                ByteCount delta, std::shared_ptr<void> keep) {
+    const auto base = reinterpret_cast<std::uintptr_t>(start);
+    constexpr std::uint64_t limit = std::uint64_t{1} << TranslationIndex::address_bits;
+    if (length == ByteCount{} || base >= limit || length.value() > limit - base) {
+        return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
+                    "Pass a range that is not empty and lies below 2^48");
+    }
+    if (delta > mapping.length() || length > mapping.length() - delta) {
+        return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
+                    fmt::format("The mapping holds {} bytes and the range starts {} bytes into it: map all of it first",
+                                mapping.length().value(), delta.value()));
+    }
+    auto entry = std::make_unique<Entry>();
+    std::uint64_t position = 0; // of the extent in the mapping
+    for (const iommu::Extent& extent : mapping.extents()) {
+        const std::uint64_t end = position + extent.length.value();
+        if (end > delta.value() && position < delta.value() + length.value()) {
+            const std::uint64_t skipped = position < delta.value() ? delta.value() - position : 0;
+            entry->runs.push_back({position + skipped - delta.value(), extent.address.value() + skipped});
+        }
+        position = end;
+    }
+    if (entry->runs.empty()) {
+        return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
+                    "The mapping has no extents there: it was unmapped already");
+    }
+    entry->mapping = std::move(mapping);
+    entry->keep = std::move(keep);
+    entry->record = {base, length.value(), entry->runs.front().address,
+                     entry->runs.size() > 1 ? entry->runs.data() : nullptr, entry->runs.size()};
+
+    Registration registration;
+    registration.registry_ = shared_from_this();
+    registration.record_ = &entry->record;
+    std::vector<State::Retired> reclaimed;
+    const std::lock_guard lock{state_->mutex};
+    state_->index.insert(entry->record);
+    state_->live.emplace(registration.record_, std::move(entry));
+    if (!state_->retired.empty() && state_->retired.back().epoch > epoch_.load(std::memory_order_relaxed)) {
+        epoch_.store(state_->retired.back().epoch, std::memory_order_release); // lists were replaced
+    }
+    reclaimed = state_->take_reclaimable(epoch_.load(std::memory_order_relaxed));
+    return registration;
+}
+
+void Registry::remove(const TranslationRecord* record) noexcept {
+    std::vector<State::Retired> reclaimed;
+    const std::lock_guard lock{state_->mutex};
+    state_->index.remove(*record);
+    // Removal first, then the new epoch: a reader that sees the epoch sees the removal.
+    const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+    const auto place = state_->live.find(record);
+    state_->retired.push_back({epoch, std::move(place->second), nullptr});
+    state_->live.erase(place);
+    epoch_.store(epoch, std::memory_order_release);
+    reclaimed = state_->take_reclaimable(epoch);
+}
+
+Result<std::vector<iommu::Extent>> Registry::resolve(const void* pointer, ByteCount bytes) {
+    const std::lock_guard lock{state_->mutex};
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    return collect(
+        [&](ByteCount done, ByteCount rest) {
+            return TranslationIndex::resolve(state_->index.root(), address + done.value(), rest.value());
+        },
+        bytes, fmt::format("{} bytes at {:#x}", bytes.value(), address));
+}
+
+Reader Registry::attach() {
+    Reader reader;
+    reader.registry_ = shared_from_this();
+    reader.root_ = state_->index.root();
+    reader.epoch_ = &epoch_;
+    const std::lock_guard lock{state_->mutex};
+    reader.announced_ = epoch_.load(std::memory_order_relaxed);
+    auto& seat = state_->seats.emplace_back(std::make_unique<Reader::Seat>());
+    seat->announced.store(reader.announced_, std::memory_order_relaxed);
+    reader.seat_ = seat.get();
+    return reader;
+}
+
+void Registry::leave(Reader::Seat* seat) noexcept {
+    std::vector<State::Retired> reclaimed;
+    const std::lock_guard lock{state_->mutex};
+    std::erase_if(state_->seats, [&](const std::unique_ptr<Reader::Seat>& other) { return other.get() == seat; });
+    reclaimed = state_->take_reclaimable(epoch_.load(std::memory_order_relaxed));
+}
+
+std::size_t Registry::reclaim() {
+    std::vector<State::Retired> reclaimed;
+    const std::lock_guard lock{state_->mutex};
+    reclaimed = state_->take_reclaimable(epoch_.load(std::memory_order_relaxed));
+    return static_cast<std::size_t>(std::count_if(state_->retired.begin(), state_->retired.end(),
+                                                  [](const State::Retired& one) { return one.entry != nullptr; }));
+}
+
+std::size_t Registry::live_count() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->live.size();
+}
+
+ByteCount Registry::index_memory() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->index.table_memory();
+}
+
+} // namespace upcie::memory
