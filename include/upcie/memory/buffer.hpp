@@ -31,6 +31,7 @@ class Buffer {
     /// Makes a buffer of at least `size` bytes, rounded up to whole pages of its backing.
     /// Errors: EINVAL (size 0 or overflowing), ENOMEM (no memory; for hugepages the hint says how to reserve them),
     /// ENOSYS (no memfd), EMFILE.
+    /// Sealed against resizing (F_SEAL_SHRINK, F_SEAL_GROW): nobody it is passed to can cut it away under a device.
     [[nodiscard]] static Result<Buffer> allocate(os::System& system, ByteCount size, Backing backing = Backing::plain);
 
     [[nodiscard]] std::byte* data() const noexcept { return mapping_.data(); }
@@ -70,10 +71,13 @@ class DmaBuffer {
     [[nodiscard]] std::byte* data() const noexcept { return buffer_.data(); }
     [[nodiscard]] ByteCount size() const noexcept { return buffer_.size(); }
     [[nodiscard]] std::span<const iommu::Extent> extents() const noexcept { return mapping_.extents(); }
+    /// True when the kernel was given the file, false when it was given the address (type1, iommufd before Linux 6.13).
+    [[nodiscard]] bool mapped_by_file() const noexcept { return mapped_by_file_; }
     /// Device address and contiguous bytes from `offset` on. Error: EINVAL when `offset` is not inside.
     [[nodiscard]] Result<iommu::Extent> at(ByteCount offset) const;
 
   private:
+    bool mapped_by_file_ = false;
     Buffer buffer_;
     iommu::DmaMapping mapping_; // declared last: destroyed first
 };
