@@ -1,0 +1,93 @@
+# shellcheck shell=bash
+# Modules, drivers and IOMMU groups in the guest. Source it in a test:  . "$UPCIE_VM_GUEST/devices.sh"
+# Every function says on stderr what went wrong, naming the device and the file, and returns 1.
+
+vm_fault() { echo "devices.sh: $*" >&2; return 1; }
+
+# load_module NAME [PARAMETER=VALUE]... : from the prepared modules; nothing to do where it is built in or loaded already,
+# except for parameters, which are then set through sysfs.
+load_module() {
+  local name=${1//-/_} parameter message
+  shift
+  if [ ! -d "/sys/module/$name" ]; then
+    message=$(modprobe -d /run/vm/modules "$name" "$@" 2>&1) || vm_fault "modprobe $name $*: $message"
+    return
+  fi
+  for parameter in "$@"; do
+    vm_write "${parameter#*=}" "/sys/module/$name/parameters/${parameter%%=*}" || return
+  done
+}
+
+unload_module() { modprobe -d /run/vm/modules -r "$1" || vm_fault "cannot unload $1"; }
+
+# iommufd and vfio, both the cdev and the group with type1. `load_vfio noiommu` allows devices without an IOMMU.
+load_vfio() {
+  local parameters=()
+  if [ "${1-}" = noiommu ]; then parameters=(enable_unsafe_noiommu_mode=1); fi
+  load_module iommufd && load_module vfio "${parameters[@]}" && load_module vfio_iommu_type1 && load_module vfio-pci
+}
+
+# vm_write VALUE FILE: the kernel's reason with the file's name, which a bare redirection hides.
+vm_write() {
+  local message
+  message=$( { printf '%s' "$1" > "$2"; } 2>&1) || vm_fault "writing '$1' to $2: ${message##*: }"
+}
+
+# nvme_bdf NAME: the PCI address of the controller that run.sh calls NAME. Controllers appear in the order of their options.
+nvme_bdf() {
+  local index=0 name file
+  for name in $vm_drive_names; do
+    if [ "$name" = "$1" ]; then break; fi
+    index=$((index + 1))
+  done
+  local found=()
+  for file in /sys/bus/pci/devices/*; do
+    if [ "$(cat "$file/class")" = 0x010802 ]; then found+=("${file##*/}"); fi
+  done
+  if [ $index -lt ${#found[@]} ]; then echo "${found[index]}"; else vm_fault "no NVMe controller named $1 (there are: $vm_drive_names)"; fi
+}
+
+# ivshmem_bdf: the PCI address of --ivshmem's device.
+ivshmem_bdf() {
+  local file
+  for file in /sys/bus/pci/devices/*; do
+    if [ "$(cat "$file/vendor" "$file/device" | tr '\n' ' ')" = '0x1af4 0x1110 ' ]; then echo "${file##*/}"; return; fi
+  done
+  vm_fault "no ivshmem device (run.sh --ivshmem SIZE)"
+}
+
+driver_of() { basename "$(readlink "/sys/bus/pci/devices/$1/driver" || echo none)"; }
+
+unbind_device() {
+  local device=/sys/bus/pci/devices/$1
+  [ -d "$device" ] || vm_fault "no PCI device $1" || return
+  if [ -e "$device/driver" ]; then vm_write "$1" "$device/driver/unbind" || return; fi
+  vm_write $'\n' "$device/driver_override"
+}
+
+# bind_device BDF DRIVER: DRIVER is vfio-pci, uio_pci_generic or nvme. The override makes the driver take this device alone.
+bind_device() {
+  local bdf=$1 driver=$2 device=/sys/bus/pci/devices/$1
+  [ "$(driver_of "$bdf")" != "$driver" ] || return 0
+  [ -d "/sys/bus/pci/drivers/$driver" ] || vm_fault "driver $driver is not loaded" || return
+  unbind_device "$bdf" && vm_write "$driver" "$device/driver_override" && vm_write "$bdf" /sys/bus/pci/drivers_probe || return
+  [ "$(driver_of "$bdf")" = "$driver" ] || vm_fault "$bdf did not bind to $driver (see dmesg)"
+}
+
+# set_group_type BDF TYPE: identity, DMA or DMA-FQ. Only while no driver holds a device of the group.
+set_group_type() {
+  local file=/sys/bus/pci/devices/$1/iommu_group/type
+  [ -e "$file" ] || vm_fault "$1 has no IOMMU group (is the IOMMU on?)" || return
+  vm_write "$2" "$file" || vm_fault "set_group_type $1: the device must be unbound first; its driver is $(driver_of "$1")" || return
+  [ "$(cat "$file")" = "$2" ] || vm_fault "$1's group is of type $(cat "$file"), wanted $2"
+}
+
+# vfio_node BDF: the device's cdev, if it has one. sysfs names it even where there is none, so look for the node itself.
+vfio_node() {
+  local name
+  for name in /sys/bus/pci/devices/"$1"/vfio-dev/*; do
+    name=/dev/vfio/devices/${name##*/}
+    if [ -e "$name" ]; then echo "$name"; return; fi
+  done
+  vm_fault "$1 has no node in /dev/vfio/devices (driver: $(driver_of "$1"))"
+}
