@@ -28,7 +28,9 @@ done
 series=${UPCIE_VM_SERIES:-7.3}
 
 # What is ready is found under a name made from the recipe, so that checkouts whose recipes differ do not fight over a cache.
-recipe=$(cat "$vm_dir"/prepare/* "$vm_dir/kbuild.sh" <(echo "$kind $series") | sha256sum | cut -c1-12)
+recipe_files=("$vm_dir"/prepare/{packages,modules,debian}.sh "$vm_dir/prepare/older-gcc" "$vm_dir/kbuild.sh")
+if [ $kind = kasan ]; then recipe_files+=("$vm_dir"/prepare/kasan.*); fi
+recipe=$(cat "${recipe_files[@]}" <(echo "$series") | sha256sum | cut -c1-12)
 ready=$vm_cache/$kind-$recipe
 
 print_answer() {
@@ -47,8 +49,11 @@ exec {lock}> "$vm_cache/lock"
 flock -n "$lock" || { say "waiting for another prepare.sh"; flock "$lock"; }
 if [ -d "$ready" ] && [ $refresh = no ]; then print_answer; exit 0; fi
 
-need gcc=gcc make=make bc=bc xz=xz-utils cpio=cpio depmod=kmod flock=util-linux busybox=busybox-static dpkg-deb=dpkg
-for script in packages modules initramfs kasan; do . "$vm_dir/prepare/$script.sh"; done
+need gcc=gcc make=make bc=bc xz=xz-utils zstd=zstd cpio=cpio depmod=kmod flock=util-linux busybox=busybox-static dpkg-deb=dpkg
+. "$vm_dir/prepare/packages.sh"
+. "$vm_dir/prepare/modules.sh"
+. "$vm_dir/prepare/debian.sh"
+. "$vm_dir/prepare/kasan.sh"
 
 # Everything happens in a scratch folder; the last act is a rename. Scratch of killed runs is swept here, under the lock.
 rm -rf "$vm_cache"/scratch.*
@@ -58,13 +63,13 @@ started=$SECONDS
 
 private_apt_setup "$scratch/apt"
 kernel=$(newest_kernel "$series")
-if [ -d "$ready" ] && [ "$(cat "$ready/kernel")" = "$kernel" ]; then say "$kernel is the newest"; print_answer; exit 0; fi
+if [ -d "$ready" ] && [ "$(cat "$ready/version")" = "$kernel" ]; then say "$kernel is the newest"; print_answer; exit 0; fi
 mkdir "$scratch/result"
 case $kind in
   debian) prepare_debian "$kernel" "$scratch" "$scratch/result" ;;
   kasan) prepare_kasan "$kernel" "$scratch" "$scratch/result" ;;
 esac
-echo "$kernel" > "$scratch/result/kernel"
+echo "$kernel" > "$scratch/result/version"
 
 folder=$vm_cache/store/$kind-$kernel-$(date +%s)
 mkdir -p "$vm_cache/store"
@@ -73,5 +78,8 @@ ln -s "store/$(basename "$folder")" "$scratch/link"
 replaced=$(readlink -e "$ready" || true)
 mv -T "$scratch/link" "$ready"
 if [ -n "$replaced" ]; then rm -rf "$replaced"; fi
+# Other recipes' folders: the newest three are kept.
+find "$vm_cache" -maxdepth 1 -name "$kind-*" -type l -printf '%T@ %p\n' | sort -rn | tail -n +4 | cut -d' ' -f2 |
+  while read -r old; do rm -rf "$(readlink -f "$old")" "$old"; done
 say "prepared in $((SECONDS - started)) s, $(du -sh "$folder" | cut -f1)"
 print_answer

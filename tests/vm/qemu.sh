@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034,SC2054
 # The machine: turns run.sh's options (its variables) into QEMU arguments. Sourced by run.sh.
 
 build_qemu_arguments() {
@@ -28,7 +28,7 @@ build_qemu_arguments() {
       -device ivshmem-plain,memdev=ivshmem
     )
   fi
-  qemu_arguments+=(-kernel "$prepared/vmlinuz" -initrd "$scratch/initramfs.cpio" -append "$kernel_arguments $append")
+  qemu_arguments+=(-kernel "$prepared/kernel" -initrd "$scratch/initramfs.cpio" -append "$kernel_arguments $append")
 }
 
 # A controller for each of `drives`, each by default behind a root port of its own, so that each can be reset alone.

@@ -18,7 +18,8 @@
 #   --qemu ARG         one more QEMU argument, may be repeated              --kasan   the kernel with KASAN
 #
 # The status is the command's; 99: the guest died (see console.log), 124: the timeout passed, 2: could not be started.
-# The guest has /tmp and /run of its own. Commands find the guest's helper scripts in $UPCIE_VM_GUEST.
+# The guest has /tmp and /run of its own. The command starts in the same folder; of the environment it sees UPCIE_* and
+# UPCIE_VM_GUEST, the folder of the guest's helper scripts.
 set -euo pipefail
 vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$vm_dir/prepare/common.sh"
@@ -54,13 +55,14 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ $# -gt 0 ] || die "no command: run.sh [options] -- command [arguments...]"
-[ ${#drives[@]} -gt 0 ] || drives=(a,cmb_size_mb=1,ns=512 b,ns=512,ns=4096)
+[ ${#drives[@]} -gt 0 ] || drives=('a,cmb_size_mb=1,ns=512' 'b,ns=512,ns=4096')
 
 need qemu-system-x86_64=qemu-system-x86 cpio=cpio modprobe=kmod setsid=util-linux
 prepared=$("$vm_dir/prepare.sh" "${prepare_options[@]}")
 
 scratch=$(mktemp -d)
 qemu_pid=''
+# shellcheck disable=SC2317
 cleanup() {
   if [ -n "$qemu_pid" ]; then kill "$qemu_pid" 2> /dev/null || true; fi
   rm -rf "$scratch"
@@ -78,27 +80,33 @@ rm -f "$out/.status" "$out/dmesg" "$out/console.log"
 # What this boot adds to the prepared initramfs: /init, the second stage, and the command. The kernel unpacks archives one
 # after the other.
 make_boot_files() {
-  local root=$scratch/initramfs
+  local root=$scratch/initramfs name
   mkdir -p "$root/vm"
   install -m 755 "$vm_dir/guest/init" "$root/init"
   cp "$vm_dir/guest/main.sh" "$root/vm/"
+  hidden_folders "$PWD" "$(realpath "$vm_dir/../..")" > "$root/vm/visible"
+  # Where both streams end in the same place anyway, one pipe keeps their lines in order.
+  [ /dev/stdout -ef /dev/stderr ] || touch "$root/vm/streams_apart"
   {
-    printf 'vm_visible="%s"\n' "$(hidden_folders "$PWD" "$(realpath "$vm_dir/../..")")"
-    # Where both streams go to the same place anyway, one pipe keeps their lines in order.
-    if [ /dev/stdout -ef /dev/stderr ]; then echo 'vm_stderr_apart='; else echo 'vm_stderr_apart=yes'; fi
-  } > "$root/vm/settings"
-  {
-    printf 'export UPCIE_VM_GUEST=%q vm_drive_names=%q\n' "$vm_dir/guest" "$(IFS=' '; echo "${drives[*]%%,*}")"
-    printf 'cd %q 2> /dev/null || cd /\n' "$PWD"
-    printf 'exec'; printf ' %q' "$@"; echo
+    for name in "${!UPCIE_@}"; do echo "export $name=$(quote "${!name}")"; done
+    echo "export UPCIE_VM_GUEST=$(quote "$vm_dir/guest") UPCIE_VM_DRIVES=$(quote "${drives[*]%%,*}")"
+    echo "cd $(quote "$PWD") 2> /dev/null || cd /"
+    echo "exec $(quote "$@")"
   } > "$root/vm/command.sh"
   { cat "$prepared/initramfs.cpio"; (cd "$root" && find . | cpio --quiet -o -H newc); } > "$scratch/initramfs.cpio"
+}
+
+# Words for any shell (the guest's is busybox's; bash's own %q knows forms that only bash reads).
+quote() {
+  local word words=()
+  for word in "$@"; do words+=("'${word//\'/\'\\\'\'}'"); done
+  echo "${words[*]}"
 }
 
 # Those folders that the guest's own /tmp and /run would hide.
 hidden_folders() {
   local folder
-  for folder in "$@"; do case $folder in /tmp/* | /run/*) echo "$folder" ;; esac; done | sort -u | tr '\n' ' '
+  for folder in "$@"; do case $folder in /tmp/* | /run/*) echo "$folder" ;; esac; done | sort -u
 }
 
 make_boot_files "$@"

@@ -3,7 +3,8 @@
 #
 #   check NAME COMMAND...     PASS if the command succeeds, SKIP if it says 77 (its last line is the reason), else FAIL with
 #                             its output. The command may be a shell function.
-#   skip NAME REASON
+#   check_output NAME WANTED COMMAND...   PASS if the command prints exactly WANTED
+#   skip NAME REASON, fail NAME REASON
 #   finish_checks             prints "N passed, N failed, N skipped"; fails if a test did, or if none ran
 #   add_checks < OUTPUT       passes the output of another boot on and counts its lines
 #
@@ -18,13 +19,24 @@ check() {
   output=$("$@" 2>&1) || status=$?
   case $status in
     0) echo "PASS $name"; checks_passed=$((checks_passed + 1)) ;;
-    77) skip "$name" "$(tail -n 1 <<< "$output")" ;;
+    77) skip "$name" "${output##*$'\n'}" ;;
     *)
-      echo "FAIL $name (status $status)"
+      fail "$name" "status $status"
       [ -z "$output" ] || printf '%s\n' "$output" | head -n 50 | sed 's/^/  | /'
-      checks_failed=$((checks_failed + 1))
       ;;
   esac
+}
+
+check_output() {
+  local name=$1 wanted=$2 got
+  shift 2
+  got=$("$@" 2>&1) || true
+  if [ "$got" = "$wanted" ]; then check "$name" true; else fail "$name" "got '$got', wanted '$wanted'"; fi
+}
+
+fail() {
+  echo "FAIL $1: $2"
+  checks_failed=$((checks_failed + 1))
 }
 
 skip() {

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034
 # Shared by the VM scripts: messages, the cache's place, and the packages that a tool comes from.
 
 vm_cache=${UPCIE_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/upcie/vm}

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034
 # Debian builds its kernels without iommufd. This builds Debian's own, unmodified iommufd and vfio sources as external modules
 # for Debian's own kernel, and gathers the modules that the guest needs. Sourced by prepare.sh.
 
@@ -31,7 +31,7 @@ unpack_driver_sources() {
 
 # build_iommufd_and_vfio SOURCE HEADERS DIR: leaves the .ko files in DIR.
 build_iommufd_and_vfio() {
-  local source=$1 headers=$2 dir=$3 set name
+  local source=$1 headers=$2 dir=$3 name options option defines
   mkdir -p "$dir"
   cp -r "$source/drivers/iommu/iommufd" "$source/drivers/vfio" "$dir/"
   cp "$source"/drivers/iommu/iommu-p*.h "$dir/"                    # iommufd includes "../iommu-priv.h" and its like
@@ -42,24 +42,24 @@ build_iommufd_and_vfio() {
     sed -n '/^#ifdef CONFIG_INTERVAL_TREE_SPAN_ITER/,$p' "$source/lib/interval_tree.c"
   } > "$dir/iommufd/span.c"
   # Kbuild files go before the Makefiles: the kernel's own list of objects, plus what would be built in elsewhere.
+  # shellcheck disable=SC2016
   printf 'include $(src)/Makefile\niommufd-y += iova_bitmap.o driver.o span.o\n' > "$dir/iommufd/Kbuild"
   # Of the subdirectories only pci/: the others are drivers for buses and vendors that the guest does not have.
   for name in vfio vfio/pci; do sed '\#/$#{\# pci/$#!d}' "$dir/$name/Makefile" > "$dir/$name/Kbuild"; done
   echo 'obj-m += iommufd/ vfio/' > "$dir/Kbuild"
 
-  # The options that Debian leaves off, for make and for the compiler. Options of 'm' are seen by C as *_MODULE.
-  set=(IOMMUFD=m VFIO_DEVICE_CDEV=y VFIO_NOIOMMU=y VFIO_PCI_DMABUF=y)
+  # The options that Debian leaves off, for make and for the compiler, which sees an option of 'm' as *_MODULE.
+  options=(IOMMUFD=m VFIO_DEVICE_CDEV=y VFIO_NOIOMMU=y VFIO_PCI_DMABUF=y)
   # No-IOMMU page tables need a symbol that not every flavour exports.
-  if grep -q pt_iommu_amdv1_init "$headers"/usr/src/*-amd64/Module.symvers; then set+=(IOMMUFD_NOIOMMU=y); fi
-  local make_options=() defines="-DCONFIG_IOMMUFD_DRIVER=1 -DCONFIG_IOMMUFD_DRIVER_CORE=1 -DCONFIG_INTERVAL_TREE_SPAN_ITER=1"
-  for name in "${set[@]}"; do
-    make_options+=("CONFIG_$name")
-    case $name in
-      *=m) defines+=" -DCONFIG_${name%=m}_MODULE=1" ;;
-      *=y) defines+=" -UCONFIG_${name%=y} -DCONFIG_${name%=y}=1" ;;
+  if grep -q pt_iommu_amdv1_init "$headers"/usr/src/*-amd64/Module.symvers; then options+=(IOMMUFD_NOIOMMU=y); fi
+  defines="-DCONFIG_IOMMUFD_DRIVER=1 -DCONFIG_IOMMUFD_DRIVER_CORE=1 -DCONFIG_INTERVAL_TREE_SPAN_ITER=1"
+  for option in "${options[@]}"; do
+    case $option in
+      *=m) defines+=" -DCONFIG_${option%=m}_MODULE=1" ;;
+      *=y) defines+=" -DCONFIG_${option%=y}=1" ;;
     esac
   done
-  "$vm_dir/kbuild.sh" --headers "$headers" "$dir" "${make_options[@]}" KCFLAGS="$defines"
+  "$vm_dir/kbuild.sh" --headers "$headers" "$dir" "${options[@]/#/CONFIG_}" KCFLAGS="$defines"
 }
 
 # gather_modules DEBIAN_TREE BUILT RELEASE DIR: DIR becomes a root for `modprobe -d`, modules uncompressed and stripped.

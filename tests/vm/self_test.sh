@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Tests the VM itself: that the guest comes up in three ways as the library's tests expect it, that the images of the drives
+# are the same seen from both sides, and that every way to end gives the status that run.sh promises. Five boots.
+set -euo pipefail
+vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$vm_dir/prepare/common.sh"
+. "$vm_dir/guest/checks.sh"
+
+need python3=python3-minimal
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+image=$vm_dir/disk_image.py
+
+prepared=$("$vm_dir/prepare.sh" --dir)
+UPCIE_SELF_RELEASE=$(cat "$prepared/release")
+export UPCIE_SELF_RELEASE
+started=$(date +%s%N)
+"$vm_dir/prepare.sh" --dir > /dev/null
+check "a warm prepare.sh takes less than 0.3 s" test $((($(date +%s%N) - started) / 1000000)) -lt 300
+check "the kernel's own headers declare iommufd's newest call" grep -q IOMMU_IOAS_NOIOMMU_GET_PA \
+  "$prepared/uapi/usr/include/linux/iommufd.h"
+check "the image checker is sound" "$image" self-test
+
+# Each drive has a pattern of its own.
+mkdir "$out/disks" "$out/boot1"
+for drive in a1 b1 b2; do
+  check "filling $drive" "$image" fill "$out/disks/$drive.img" --seed "0x$drive" --size 16M
+  cksum < "$out/disks/$drive.img" > "$out/boot1/cksum.$drive"
+done
+
+# run_status NAME WANTED OPTIONS... : run.sh ends with that status
+run_status() {
+  local name=$1 wanted=$2 status=0 output
+  shift 2
+  output=$("$vm_dir/run.sh" --out "$out/status" "$@" 2>&1) || status=$?
+  if [ "$status" = "$wanted" ]; then check "$name" true; else fail "$name" "status $status, wanted $wanted: ${output: -300}"; fi
+}
+
+"$vm_dir/suite.sh" --out "$out" --disks "$out/disks" -- "$vm_dir"/self/{iommu_on,iommu_off,identity}.sh > "$out/suite" || true
+add_checks < "$out/suite"
+check "a1 is unchanged" "$image" check "$out/disks/a1.img" --seed 0xa1
+check "b1 begins with what the guest copied from a1" "$image" check "$out/disks/b1.img" --seed 0xa1 --range 0:8
+check "the rest of b1 is unchanged" "$image" check "$out/disks/b1.img" --seed 0xb1 --range 8:32760
+check "ivshmem's memory is a file here" test -s "$out/boot1/ivshmem"
+check "console.log and dmesg are kept" test -s "$out/boot1/console.log" -a -s "$out/boot1/dmesg"
+
+# 200 is out of isa-debug-exit's range, so this also proves that the status goes by file.
+run_status "the command's status is passed through" 200 --nvme none -- sh -c 'exit 200'
+run_status "a panic yields 99" 99 --nvme none -- sh -c 'echo c > /proc/sysrq-trigger'
+run_status "the timeout yields 124" 124 --nvme none --timeout 12 -- sleep 60
+finish_checks

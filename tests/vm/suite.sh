@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs case files in as few boots as their needs allow, and sums up.
+#
+#   suite.sh [run.sh options] [-- FILE...]     FILEs default to cases/*.sh beside this script
+#
+# A case file is bash, sourced in the guest with devices.sh and checks.sh at hand. A line `# boot: OPTIONS` in it gives run.sh
+# options; files with the same line share a boot. `--out DIR` keeps each boot's console.log and dmesg in DIR/boot<n>.
+set -euo pipefail
+vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$vm_dir/prepare/common.sh"
+. "$vm_dir/guest/checks.sh"
+
+options=() out=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --) shift; break ;;
+    --out) out=$2; shift 2 ;;
+    *) options+=("$1"); shift ;;
+  esac
+done
+files=("$@")
+if [ ${#files[@]} -eq 0 ]; then files=("$vm_dir"/cases/*.sh); fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+out=${out:-$scratch}
+
+# boots[needs]: the files of that boot, one a line; order: the needs in the order of their first file
+declare -A boots=()
+order=()
+for file in "${files[@]}"; do
+  [ -f "$file" ] || die "no such case file: $file"
+  needs=$(sed -n 's/^# boot: *//p' "$file")
+  [ -n "${boots[x$needs]-}" ] || order+=("$needs")
+  boots[x$needs]+=$(realpath "$file")$'\n'
+done
+
+number=0
+for needs in "${order[@]}"; do
+  number=$((number + 1)) started=$SECONDS
+  mapfile -t cases <<< "${boots[x$needs]%$'\n'}"
+  read -r -a needed <<< "$needs"
+  echo "# boot $number: ${needs:-default}"
+  echo 0 > "$scratch/status"
+  add_checks < <("$vm_dir/run.sh" --out "$out/boot$number" --timeout 300 "${options[@]}" "${needed[@]}" -- \
+    bash "$vm_dir/guest/cases.sh" "${cases[@]}" || echo $? > "$scratch/status")
+  status=$(cat "$scratch/status")
+  # 0 and 1 are cases.sh's own; anything else means that some checks never ran.
+  case $status in
+    0 | 1) ;;
+    124) fail "boot $number ends" "timed out" ;;
+    *) fail "boot $number ends" "the guest died or did not start (status $status)" ;;
+  esac
+  echo "# boot $number took $((SECONDS - started)) s"
+done
+finish_checks
