@@ -282,6 +282,14 @@ void QueuePair::drain() noexcept {
     }
 }
 
+std::uint32_t QueuePair::timed_out_outstanding() const noexcept {
+    std::uint32_t count = 0;
+    for (std::uint32_t i = 0; i < capacity_; ++i) {
+        count += (slots_[i].state & retired) != 0 ? 1 : 0;
+    }
+    return count;
+}
+
 Result<bool> QueuePair::wait_for_interrupt(os::System& system, std::chrono::milliseconds timeout) {
     const std::string subject = fmt::format("queue {}", qid_.value());
     if (!resources_->interrupt) {

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# SPDX-License-Identifier: BSD-3-Clause
 # Builds an external kernel module for the VM's kernel:
 #   kbuild.sh DIR [make arguments...]          DIR holds a Kbuild or Makefile with obj-m; the .ko files appear in it
 set -euo pipefail

@@ -208,6 +208,13 @@ class QueuePair {
     [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
     /// Commands submitted and not yet handed out, the timed-out ones that the controller still holds included.
     [[nodiscard]] std::uint32_t outstanding() const noexcept { return capacity_ - free_count_; }
+    /// True while the controller holds just this command, also after poll() reported that it timed out: its memory may
+    /// be touched. False once it was answered, or ended by a reset.
+    [[nodiscard]] bool is_outstanding(Cid cid) const noexcept {
+        return (slots_[cid.value() & slot_mask_].state & (0xffffU | in_flight)) == (cid.value() | in_flight);
+    }
+    /// Of the outstanding ones, those that poll() has reported as timed out. Looks at every slot.
+    [[nodiscard]] std::uint32_t timed_out_outstanding() const noexcept;
     [[nodiscard]] bool alive() const noexcept {
         return owner_generation_->load(std::memory_order_acquire) == generation_;
     }

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # boot: --iommu off
 # Without an IOMMU: vfio's unsafe mode with its differently named nodes, and uio.
