@@ -34,7 +34,11 @@ std::string mmap_hint(int code) {
 
 void Mapping::reset() noexcept {
     if (address_ != nullptr) {
-        system_->munmap(address_, static_cast<std::size_t>(length_.value()));
+        if (keep_) {
+            keep_.reset();
+        } else {
+            system_->munmap(address_, static_cast<std::size_t>(length_.value()));
+        }
         address_ = nullptr;
         length_ = ByteCount{};
     }

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The independent witness of what is on a drive: works on the image file, on the host, and shares no code with the library.
 
   fill IMAGE --seed N --size 64M            write a pattern that depends on the seed and the block's number

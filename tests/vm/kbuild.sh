@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds an external kernel module for the VM's kernel:
 #   kbuild.sh DIR [make arguments...]          DIR holds a Kbuild or Makefile with obj-m; the .ko files appear in it
 set -euo pipefail

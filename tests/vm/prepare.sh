@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes the guest's kernel, modules and initramfs ready in the cache, once: Debian's newest 7.3 kernel from backports, plus
 # iommufd and vfio built from Debian's own source.
 #
 #   prepare.sh             prepare what is missing, say where it lies
 #   prepare.sh --dir       ... and print the prepared folder
-#   prepare.sh --uapi      ... and print compiler flags for the kernel's user API headers
+#   prepare.sh --uapi      ... and print the include folder of the kernel's user API headers
 #   prepare.sh --refresh   look for a newer kernel even if one is ready
 #   prepare.sh --kasan     an own kernel with KASAN and lockdep instead (several minutes); goes with --dir
 #
@@ -20,7 +21,7 @@ while [ $# -gt 0 ]; do
     --uapi) answer=uapi ;;
     --refresh) refresh=yes ;;
     --kasan) kind=kasan ;;
-    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option $1 (try --help)" ;;
   esac
   shift
@@ -36,7 +37,7 @@ ready=$vm_cache/$kind-$recipe
 print_answer() {
   case $answer in
     dir) realpath "$ready" ;;
-    uapi) echo "-isystem $(realpath "$ready")/uapi/usr/include -isystem $(realpath "$ready")/uapi/usr/lib/linux/uapi/x86" ;;
+    uapi) echo "$(realpath "$ready")/uapi/usr/include" ;;
     summary) say "ready: Linux $(cat "$ready/release") in $(realpath "$ready")" ;;
   esac
 }
@@ -49,7 +50,7 @@ exec {lock}> "$vm_cache/lock"
 flock -n "$lock" || { say "waiting for another prepare.sh"; flock "$lock"; }
 if [ -d "$ready" ] && [ $refresh = no ]; then print_answer; exit 0; fi
 
-need gcc=gcc make=make bc=bc xz=xz-utils zstd=zstd cpio=cpio depmod=kmod flock=util-linux busybox=busybox-static dpkg-deb=dpkg
+need gcc=gcc make=make xz=xz-utils zstd=zstd cpio=cpio depmod=kmod flock=util-linux busybox=busybox-static dpkg-deb=dpkg
 . "$vm_dir/prepare/packages.sh"
 . "$vm_dir/prepare/modules.sh"
 . "$vm_dir/prepare/debian.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154,SC2034,SC2054
 # The machine: turns run.sh's options (its variables) into QEMU arguments. Sourced by run.sh.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Boots the guest and runs a command in it, on this machine's own root file system (read-only).
 #
 #   run.sh [options] -- command [arguments...]
@@ -31,7 +32,7 @@ while [ $# -gt 0 ]; do
   option=$1
   shift
   case $option in
-    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --) break ;;
     --kasan) prepare_options+=(--kasan); continue ;;
   esac

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs case files in as few boots as their needs allow, and sums up.
 #
 #   suite.sh [run.sh options] [-- FILE...]     FILEs default to cases/*.sh beside this script
@@ -13,7 +14,7 @@ vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 options=() out=''
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --) shift; break ;;
     --out) out=$2; shift 2 ;;
     *) options+=("$1"); shift ;;

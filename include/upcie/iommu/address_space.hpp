@@ -34,11 +34,11 @@ enum class Access : std::uint8_t { read = 1, write = 2, read_write = 3 };
 
 /// How an address space comes by the addresses it hands out.
 enum class AddressSpaceKind : std::uint8_t {
-    iommufd,        ///< an IOAS of /dev/iommu, addresses are IOVAs
-    type1,          ///< a vfio container, addresses are IOVAs
-    noiommu_ioas,   ///< an IOAS of a no-IOMMU vfio cdev, addresses come from IOMMU_IOAS_NOIOMMU_GET_PA
+    iommufd,          ///< an IOAS of /dev/iommu, addresses are IOVAs
+    type1,            ///< a vfio container, addresses are IOVAs
+    noiommu_ioas,     ///< an IOAS of a no-IOMMU vfio cdev, addresses come from IOMMU_IOAS_NOIOMMU_GET_PA
     hugepage_pagemap, ///< hugepages and /proc/self/pagemap, addresses are physical
-    simulated,      ///< the simulator's own
+    simulated,        ///< the simulator's own
 };
 [[nodiscard]] std::string_view to_string(AddressSpaceKind kind) noexcept;
 
@@ -46,9 +46,9 @@ class AddressSpace;
 
 /// Memory made reachable for the devices of one AddressSpace, for as long as this object lives.
 ///
-/// Move-only. Holds its AddressSpace, so the order of destruction does not matter. Whoever drops it answers for no device
-/// using it any more: nvme queues and the Registry do that for what they hold.
-/// Threads: one at a time; extents() may be read by several.
+/// Move-only. Holds its AddressSpace, so the order of destruction does not matter. Whoever drops it answers for no
+/// device using it any more: nvme queues and the Registry do that for what they hold. Threads: one at a time; extents()
+/// may be read by several.
 class DmaMapping {
   public:
     DmaMapping() noexcept = default;
@@ -96,8 +96,8 @@ class AddressSpace : public std::enable_shared_from_this<AddressSpace> {
     [[nodiscard]] virtual ByteCount granule() const noexcept = 0;
 
     /// Maps memory of this process. `start` and `length` are multiples of granule().
-    /// Errors: EINVAL (unaligned, empty, or the sum overflows), EOPNOTSUPP (the kind cannot map by address, the hint says
-    /// what can), ENOSPC (no room in the aperture), ENOMEM (memlock limit), EFAULT (not ordinary memory), EEXIST.
+    /// Errors: EINVAL (unaligned, empty, or the sum overflows), EOPNOTSUPP (the kind cannot map by address, the hint
+    /// says what can), ENOSPC (no room in the aperture), ENOMEM (memlock limit), EFAULT (not ordinary memory), EEXIST.
     [[nodiscard]] Result<DmaMapping> map_memory(void* start, ByteCount length, Access access = Access::read_write);
     /// Maps `length` bytes of a memfd or dma-buf from `offset`. The kernel holds the file: `fd` may be closed after.
     /// Errors: as map_memory, and EBADF, ENODEV (a revoked dma-buf), EOPNOTSUPP (the kernel refuses such a file).

@@ -21,7 +21,7 @@ namespace upcie::iommu {
 /// Whom the kernel charges for pinned memory (IOMMU_OPTION_RLIMIT_MODE in linux/iommufd.h).
 enum class RlimitMode : std::uint8_t {
     per_user = 0, ///< the user's sum over all its processes, against RLIMIT_MEMLOCK of the caller; the kernel's default
-    per_process = 1, ///< the process's own VmPin, as vfio type1 and mlock do
+    per_process = 1, ///< the process's own pinned memory (VmPin)
 };
 
 /// What an IOAS can address now; narrows when a device is attached.

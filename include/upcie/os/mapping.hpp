@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <sys/types.h>
@@ -21,13 +22,20 @@ class Mapping {
     /// Takes over memory that `system` mapped.
     Mapping(System& system, void* address, ByteCount length) noexcept
         : system_{&system}, address_{address}, length_{length} {}
+    /// A window into memory that `keep` owns: nothing is unmapped, `keep` is let go at the end (a simulated BAR, which
+    /// the simulator must see at the same address as the driver for a race detector to follow the two).
+    Mapping(std::shared_ptr<void> keep, void* address, ByteCount length) noexcept
+        : keep_{std::move(keep)}, address_{address}, length_{length} {}
     Mapping(Mapping&& other) noexcept
-        : system_{other.system_}, address_{std::exchange(other.address_, nullptr)},
+        : system_{other.system_},
+          keep_{std::move(other.keep_)},
+          address_{std::exchange(other.address_, nullptr)},
           length_{std::exchange(other.length_, ByteCount{})} {}
     Mapping& operator=(Mapping&& other) noexcept {
         if (this != &other) {
             reset();
             system_ = other.system_;
+            keep_ = std::move(other.keep_);
             address_ = std::exchange(other.address_, nullptr);
             length_ = std::exchange(other.length_, ByteCount{});
         }
@@ -47,6 +55,7 @@ class Mapping {
 
   private:
     System* system_ = nullptr;
+    std::shared_ptr<void> keep_; ///< when set, it owns the memory
     void* address_ = nullptr;
     ByteCount length_;
 };

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs case files one after the other in one boot: cases.sh FILE...  Started by suite.sh through run.sh.
 set -uo pipefail
 # shellcheck source=guest/checks.sh

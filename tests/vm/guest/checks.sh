@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # One line a test, PASS, FAIL or SKIP, and a count at the end; many in one boot. Source it:  . "$UPCIE_VM_GUEST/checks.sh"
 #

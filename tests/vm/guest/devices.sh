@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # Modules, drivers and IOMMU groups in the guest. Source it in a test:  . "$UPCIE_VM_GUEST/devices.sh"
 # Every function says on stderr what went wrong, naming the device and the file, and returns 1.

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=dash
 # Second stage, PID 1 on the host's root file system: runs the command, leaves its status and dmesg, and ends the machine.
 # Goes on whatever the command breaks, so no `set -e`.

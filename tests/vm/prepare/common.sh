@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154,SC2034
 # Shared by the VM scripts: messages, the cache's place, and the packages that a tool comes from.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154,SC2034
 # Fills a prepared folder with Debian's kernel: image, `release`, modules, headers and the initramfs. Sourced by prepare.sh.
 

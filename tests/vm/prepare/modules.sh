@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154,SC2034
 # Debian builds its kernels without iommufd. This builds Debian's own, unmodified iommufd and vfio sources as external modules
 # for Debian's own kernel, and gathers the modules that the guest needs. Sourced by prepare.sh.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154,SC2034
 # A private apt: asks the Debian mirror that this machine already uses for packages of a newer Debian, without touching the
 # system's own package lists. Sourced by prepare.sh, which works inside one scratch directory.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # boot: --iommu on --iommu-mode pt
 # IOMMU on, but domains are identity by default; and a group's type can be changed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # boot: --iommu off
 # Without an IOMMU: vfio's unsafe mode with its differently named nodes, and uio.

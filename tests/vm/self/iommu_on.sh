@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154
 # boot: --iommu on --ivshmem 4M --nvme a,cmb_size_mb=1,ns=512 --nvme b,ns=512,ns=4096,max_ioqpairs=4,mdts=5
 # What vm.md says of a translating IOMMU, as far as it needs no library.

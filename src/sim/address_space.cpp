@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <upcie/sim/address_space.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+namespace upcie::sim {
+
+namespace {
+
+constexpr std::uint64_t last_address = std::numeric_limits<std::uint64_t>::max();
+
+bool allows(iommu::Access granted, iommu::Access wanted) noexcept {
+    return (static_cast<unsigned>(granted) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+}
+
+} // namespace
+
+Result<std::shared_ptr<AddressSpace>> AddressSpace::create(AddressSpaceOptions options, os::System& system) {
+    const std::uint64_t first = options.aperture.first.value();
+    const std::uint64_t last = options.aperture.last.value();
+    if (last < first || first % page_size != 0 || last % page_size != page_size - 1) {
+        return fail(EINVAL, "create simulated address space", fmt::format("0x{:x}-0x{:x}", first, last),
+                    "The aperture must hold whole pages of 4096 bytes: the last address ends in fff.");
+    }
+    return std::shared_ptr<AddressSpace>{new AddressSpace{options, system}};
+}
+
+AddressSpace::AddressSpace(AddressSpaceOptions options, os::System& system)
+    : options_{options}, system_{system}, cursor_{options.aperture.first.value()}, random_{options.seed} {
+    if (cursor_ == 0 && !options_.use_zero) {
+        cursor_ = page_size;
+    }
+}
+
+AddressSpace::~AddressSpace() = default;
+
+std::string AddressSpace::describe() const {
+    const std::string manner =
+        translating() ? std::string{} : fmt::format(", scattered in runs of {} pages", options_.pages_per_run);
+    return fmt::format("simulated address space 0x{:x}-0x{:x}{}", options_.aperture.first.value(),
+                       options_.aperture.last.value(), manner);
+}
+
+Result<std::vector<iommu::IovaRange>> AddressSpace::iova_ranges() {
+    if (!translating()) {
+        return std::vector<iommu::IovaRange>{}; // addresses pass for physical ones: nobody chooses them
+    }
+    return std::vector{options_.aperture};
+}
+
+// One free page on either side: an access that runs over an end faults instead of hitting a neighbour.
+bool AddressSpace::is_free(std::uint64_t first, std::uint64_t length) const {
+    const std::uint64_t low = first - std::min(first, page_size);
+    const std::uint64_t last = first + (length - 1);
+    const std::uint64_t high = last + std::min(last_address - last, page_size);
+    if (first < options_.aperture.first.value() || last < first || last > options_.aperture.last.value()) {
+        return false;
+    }
+    const auto after = windows_.upper_bound(high);
+    if (after == windows_.begin()) {
+        return true;
+    }
+    const auto& [start, window] = *std::prev(after);
+    return start + (window.length - 1) < low;
+}
+
+// Onward from the last address handed out, and from the beginning again when the aperture is used up.
+std::optional<std::uint64_t> AddressSpace::find_room(std::uint64_t length) {
+    const std::uint64_t first = options_.aperture.first.value();
+    const std::uint64_t last = options_.aperture.last.value();
+    const std::uint64_t bottom = first == 0 && !options_.use_zero ? page_size : first;
+    if (!translating()) {
+        const std::uint64_t alignment = page_size * std::max(1U, options_.pages_per_run);
+        if (bottom == 0 && windows_.empty()) {
+            return 0;
+        }
+        for (int attempt = 0; attempt < 64; ++attempt) {
+            std::uniform_int_distribution<std::uint64_t> anywhere{bottom, last};
+            const std::uint64_t candidate = anywhere(random_) / alignment * alignment;
+            if (candidate >= bottom && is_free(candidate, length)) {
+                return candidate;
+            }
+        }
+    }
+    for (const std::uint64_t start : {cursor_, bottom}) {
+        std::uint64_t candidate = start;
+        while (candidate >= bottom && candidate <= last && length - 1 <= last - candidate) {
+            if (is_free(candidate, length)) {
+                cursor_ = candidate + length <= last_address - page_size ? candidate + length + page_size : bottom;
+                return candidate;
+            }
+            auto blocking = windows_.upper_bound(candidate + (length - 1) + page_size);
+            --blocking; // is_free() said that there is one
+            const std::uint64_t end = blocking->first + blocking->second.length + page_size;
+            if (end <= candidate) {
+                break; // wrapped around 2^64
+            }
+            candidate = end;
+        }
+    }
+    return std::nullopt;
+}
+
+Result<AddressSpace::Mapped> AddressSpace::place(std::byte* host, os::Mapping own, ByteCount length,
+                                                 iommu::Access access) {
+    const std::unique_lock lock{mutex_};
+    const std::uint64_t run =
+        translating() ? length.value() : std::min(length.value(), page_size * options_.pages_per_run);
+    Mapped mapped;
+    mapped.token = next_token_++;
+    Record record{length.value(), {}, std::move(own)};
+    for (std::uint64_t done = 0; done < length.value();) {
+        const std::uint64_t bytes = std::min(run, length.value() - done);
+        const auto room = find_room(bytes);
+        if (!room) {
+            for (const std::uint64_t window : record.windows) {
+                windows_.erase(window);
+            }
+            return fail(ENOSPC, "map", fmt::format("{} bytes in {}", length.value(), describe()),
+                        "No room in the aperture: unmap something, or make the simulated aperture larger.");
+        }
+        windows_.emplace(*room, Window{bytes, host + done, access, mapped.token});
+        record.windows.push_back(*room);
+        mapped.extents.push_back({DmaAddress{*room}, ByteCount{bytes}});
+        done += bytes;
+    }
+    records_.emplace(mapped.token, std::move(record));
+    return mapped;
+}
+
+Result<AddressSpace::Mapped> AddressSpace::do_map_memory(void* start, ByteCount length, iommu::Access access) {
+    return place(static_cast<std::byte*>(start), {}, length, access);
+}
+
+Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset, ByteCount length,
+                                                       iommu::Access access) {
+    struct stat status {};
+    if (system_.fstat(fd, &status) != 0) {
+        return fail(errno, "map file", fmt::format("descriptor {}", fd), "Give an open descriptor of a memfd.");
+    }
+    // The kernel pins pages of the file: what lies beyond its end has none.
+    const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+    if (offset.value() > size || length.value() > size - offset.value()) {
+        return fail(EINVAL, "map file",
+                    fmt::format("descriptor {}, {} bytes from 0x{:x} of a file of {}", fd, length.value(),
+                                offset.value(), size),
+                    "The range must lie inside the file.");
+    }
+    auto own =
+        os::Mapping::map(system_, fd, static_cast<off_t>(offset.value()), length, allows(access, iommu::Access::write));
+    if (!own) {
+        return tl::unexpected{std::move(own.error())};
+    }
+    std::byte* const host = own->data();
+    return place(host, std::move(*own), length, access);
+}
+
+Result<void> AddressSpace::do_unmap(std::uint64_t token, ByteCount length) {
+    const std::unique_lock lock{mutex_};
+    const auto found = records_.find(token);
+    if (found == records_.end() || found->second.length != length.value()) {
+        return fail(ENOENT, "unmap", fmt::format("mapping {} in {}", token, describe()),
+                    "Nothing of that name and length is mapped: it was unmapped before.");
+    }
+    for (const std::uint64_t window : found->second.windows) {
+        windows_.erase(window);
+    }
+    records_.erase(found);
+    return {};
+}
+
+// Looks at the whole range before the first byte is touched.
+template <class Visit>
+std::optional<AccessFault> AddressSpace::visit(DmaAddress address, std::uint64_t length, iommu::Access wanted,
+                                               Visit&& each) const {
+    const auto fault = [&](const char* reason) { return AccessFault{address, ByteCount{length}, wanted, reason}; };
+    if (length == 0) {
+        return std::nullopt;
+    }
+    const std::uint64_t first = address.value();
+    if (length - 1 > last_address - first) {
+        return fault("runs over the end of the address space");
+    }
+    const std::shared_lock lock{mutex_};
+    for (const bool touching : {false, true}) {
+        for (std::uint64_t done = 0; done < length;) {
+            const std::uint64_t at = first + done;
+            auto found = windows_.upper_bound(at);
+            if (found == windows_.begin()) {
+                return fault("not mapped");
+            }
+            --found;
+            const auto& [start, window] = *found;
+            if (at - start >= window.length) {
+                return fault(done == 0 ? "not mapped" : "runs out of its mapping");
+            }
+            if (!allows(window.access, wanted)) {
+                return fault("mapped, but not for this kind of access");
+            }
+            const std::uint64_t bytes = std::min(length - done, window.length - (at - start));
+            if (touching) {
+                each(window.host + (at - start), done, bytes);
+            }
+            done += bytes;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<AccessFault> AddressSpace::read(DmaAddress address, std::span<std::byte> out) const {
+    return visit(address, out.size(), iommu::Access::read,
+                 [&](const std::byte* host, std::uint64_t offset, std::uint64_t bytes) {
+                     std::memcpy(out.data() + offset, host, bytes);
+                 });
+}
+
+std::optional<AccessFault> AddressSpace::write(DmaAddress address, std::span<const std::byte> data) const {
+    return visit(address, data.size(), iommu::Access::write,
+                 [&](std::byte* host, std::uint64_t offset, std::uint64_t bytes) {
+                     std::memcpy(host, data.data() + offset, bytes);
+                 });
+}
+
+std::optional<AccessFault> AddressSpace::write_zeroes(DmaAddress address, ByteCount length) const {
+    return visit(address, length.value(), iommu::Access::write,
+                 [](std::byte* host, std::uint64_t, std::uint64_t bytes) { std::memset(host, 0, bytes); });
+}
+
+std::optional<AccessFault> AddressSpace::store_release(DmaAddress address, std::uint32_t value) const {
+    return visit(address, sizeof value, iommu::Access::write, [&](std::byte* host, std::uint64_t, std::uint64_t) {
+        __atomic_store_n(reinterpret_cast<std::uint32_t*>(host), value, __ATOMIC_RELEASE);
+    });
+}
+
+std::optional<AccessFault> AddressSpace::check(DmaAddress address, ByteCount length, iommu::Access wanted) const {
+    return visit(address, length.value(), wanted, [](std::byte*, std::uint64_t, std::uint64_t) {});
+}
+
+std::size_t AddressSpace::mapping_count() const {
+    const std::shared_lock lock{mutex_};
+    return records_.size();
+}
+
+} // namespace upcie::sim

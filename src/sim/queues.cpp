@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
+
+namespace upcie::sim {
+
+// ---- doorbells (Base Specification 2.0, section 3.1.4; NVMe over PCIe Transport 1.0, section 3.1.2)
+
+std::uint64_t Engine::doorbell_offset(std::uint16_t qid, bool completion) const noexcept {
+    return reg::doorbells + (2 * std::uint64_t{qid} + (completion ? 1 : 0)) * (std::uint64_t{4} << options_.dstrd);
+}
+
+std::size_t Engine::watch_doorbells() {
+    std::size_t work = 0;
+    for (std::size_t qid = 0; qid < sqs_.size(); ++qid) {
+        for (const bool completion : {true, false}) {
+            const auto id = static_cast<std::uint16_t>(qid);
+            const std::uint64_t offset = doorbell_offset(id, completion);
+            const std::uint32_t value = bar_->load(offset);
+            std::uint32_t& seen = doorbells_[(offset - reg::doorbells) / 4];
+            if (value == seen) {
+                continue;
+            }
+            seen = value;
+            ++work;
+            if (completion) {
+                ring_completion(id, value);
+            } else {
+                ring_submission(id, value);
+            }
+        }
+    }
+    if (!options_.threaded || passes_++ % 64 == 0) {
+        sweep_doorbells();
+    }
+    return work;
+}
+
+// Words of the doorbell pages that are no doorbells: behind the last queue, and between doorbells.
+void Engine::sweep_doorbells() {
+    const std::uint64_t stride = std::uint64_t{1} << options_.dstrd;
+    const std::uint64_t used = 2 * sqs_.size() * stride;
+    for (std::uint64_t word = 0; word < doorbell_words_; ++word) {
+        if (word < used && word % stride == 0) {
+            continue;
+        }
+        const std::uint32_t value = bar_->load(reg::doorbells + word * 4);
+        if (value == 0) {
+            continue;
+        }
+        bar_->store(reg::doorbells + word * 4, 0);
+        violate(ViolationKind::doorbell_without_queue,
+                fmt::format("0x{:x} written to BAR offset 0x{:x}, where no doorbell is (stride {}, queues 0 to {})",
+                            value, reg::doorbells + word * 4, 4 * stride, sqs_.size() - 1));
+        doorbell_error(0);
+    }
+}
+
+// Asynchronous event of type error: 0 write to an invalid doorbell, 1 invalid value (figure 146).
+void Engine::doorbell_error(std::uint8_t information) {
+    if (working()) {
+        events_.push_back({0, information, 1});
+        deliver_events();
+    }
+}
+
+void Engine::ring_submission(std::uint16_t qid, std::uint32_t value) {
+    SubmissionQueue& queue = sqs_[qid];
+    if (!queue.exists || !working()) {
+        const char* why = !working()      ? "the controller is not ready"
+                          : queue.deleted ? "it was deleted"
+                                          : "never created";
+        violate(ViolationKind::doorbell_without_queue,
+                fmt::format("submission queue {}: tail doorbell {} though {}", qid, value, why));
+        doorbell_error(0);
+        return;
+    }
+    ++counters_.doorbells;
+    if (value >= queue.entries) {
+        violate(
+            ViolationKind::doorbell_value,
+            fmt::format("submission queue {}: tail doorbell {}, the queue has {} entries", qid, value, queue.entries));
+        doorbell_error(1);
+        return;
+    }
+    // The host knows of consumed entries by completions only: it may fill up to the head that the newest one told.
+    const std::uint32_t used = (queue.tail + queue.entries - queue.reported_head) % queue.entries;
+    const std::uint32_t added = (value + queue.entries - queue.tail) % queue.entries;
+    if (added > queue.entries - 1 - used) {
+        violate(ViolationKind::doorbell_value,
+                fmt::format("submission queue {}: tail doorbell {} passes the head {} last reported (tail was {}, {} "
+                            "entries): commands are overwritten before they are known to be fetched",
+                            qid, value, queue.reported_head, queue.tail, queue.entries));
+        doorbell_error(1);
+        return;
+    }
+    queue.tail = value;
+}
+
+void Engine::ring_completion(std::uint16_t qid, std::uint32_t value) {
+    CompletionQueue& queue = cqs_[qid];
+    if (!queue.exists || !working()) {
+        const char* why = !working()      ? "the controller is not ready"
+                          : queue.deleted ? "it was deleted"
+                                          : "never created";
+        violate(ViolationKind::doorbell_without_queue,
+                fmt::format("completion queue {}: head doorbell {} though {}", qid, value, why));
+        doorbell_error(0);
+        return;
+    }
+    if (value >= queue.entries) {
+        violate(
+            ViolationKind::doorbell_value,
+            fmt::format("completion queue {}: head doorbell {}, the queue has {} entries", qid, value, queue.entries));
+        doorbell_error(1);
+        return;
+    }
+    const std::uint32_t posted = (queue.tail + queue.entries - queue.head) % queue.entries;
+    const std::uint32_t taken = (value + queue.entries - queue.head) % queue.entries;
+    if (taken > posted) {
+        violate(ViolationKind::doorbell_value,
+                fmt::format("completion queue {}: head doorbell {} passes the tail {} (head was {}, {} entries)", qid,
+                            value, queue.tail, queue.head, queue.entries));
+        doorbell_error(1);
+        return;
+    }
+    queue.head = value;
+}
+
+// ---- fetching
+
+std::size_t Engine::fetch_all() {
+    std::size_t work = 0;
+    for (std::size_t qid = 0; qid < sqs_.size(); ++qid) {
+        constexpr int burst = 32; // then the next queue's turn
+        for (int i = 0; i < burst && working() && fetch(static_cast<std::uint16_t>(qid)); ++i) {
+            ++work;
+        }
+    }
+    return work;
+}
+
+bool Engine::fetch(std::uint16_t qid) {
+    SubmissionQueue& queue = sqs_[qid];
+    if (!queue.exists || queue.head == queue.tail) {
+        return false;
+    }
+    if (!bus_master_) {
+        if (!noted_no_master_) {
+            violate(ViolationKind::dma_while_not_master,
+                    fmt::format("submission queue {} has commands while bus mastering is off", qid));
+            noted_no_master_ = true;
+        }
+        return false;
+    }
+    std::array<std::byte, sizeof(Command)> raw{};
+    const auto fault = space_->read(DmaAddress{queue.base + std::uint64_t{queue.head} * sizeof(Command)}, raw);
+    if (fault) {
+        note(*fault, "fetching a command");
+        fail_fatally();
+        return false;
+    }
+    const auto command = std::bit_cast<Command>(raw);
+    queue.head = (queue.head + 1) % queue.entries;
+    ++counters_.commands;
+    if ((csts_ & bits::csts_shutdown) != 0) {
+        violate(ViolationKind::after_shutdown,
+                fmt::format("queue {}: command {} (opcode 0x{:02x}) after shutdown", qid, command.cid, command.opcode));
+        return true;
+    }
+    if (!queue.outstanding.insert(command.cid).second) {
+        violate(ViolationKind::cid_in_use,
+                fmt::format("queue {}: command identifier {} (opcode 0x{:02x}) is outstanding", qid, command.cid,
+                            command.opcode));
+        Completion conflict{qid, command.cid, qid, command.cid, generic(0x03), 0, false, false};
+        complete(conflict);
+        return true;
+    }
+    check_reserved(command, qid);
+    begin(command, qid);
+    return true;
+}
+
+void Engine::check_reserved(const Command& command, std::uint16_t qid) {
+    const auto refuse = [&](const char* what, std::uint64_t value) {
+        violate(ViolationKind::reserved_field, fmt::format("queue {}: command {} (opcode 0x{:02x}) has {} 0x{:x}", qid,
+                                                           command.cid, command.opcode, what, value));
+    };
+    if ((command.flags & 3) != 0) {
+        refuse("FUSE, which no feature here uses,", command.flags & 3U);
+    }
+    if ((command.flags & 0x3c) != 0) {
+        refuse("reserved flags", command.flags);
+    }
+    if ((command.flags & 0xc0) != 0) {
+        refuse("PSDT for SGLs, which Identify does not offer,", static_cast<unsigned>(command.flags) >> 6);
+    }
+    if (command.cdw2 != 0 || command.cdw3 != 0) {
+        refuse("reserved dwords 2 and 3", command.cdw2 | (std::uint64_t{command.cdw3} << 32));
+    }
+    if (command.mptr != 0) {
+        refuse("a metadata pointer without metadata", command.mptr);
+    }
+}
+
+void Engine::begin(const Command& command, std::uint16_t qid) {
+    const FaultRule* const fault = faults_.on_command(command, qid);
+    if (fault == nullptr) {
+        finish(qid, command, execute(command, qid, nullptr));
+        return;
+    }
+    switch (fault->action) {
+    case FaultAction::fatal:
+        fail_fatally();
+        return;
+    case FaultAction::gone:
+        vanish();
+        return;
+    case FaultAction::late:
+        held_.push_back({command, qid, std::nullopt, fault->count, now() + fault->delay});
+        return;
+    case FaultAction::reorder:
+        held_.push_back({command, qid, execute(command, qid, nullptr), fault->count, now()});
+        return;
+    case FaultAction::lost:
+        static_cast<void>(execute(command, qid, nullptr));
+        return;
+    case FaultAction::error: {
+        const nvme::Status status{static_cast<nvme::StatusCodeType>(fault->status_type), fault->status_code,
+                                  fault->do_not_retry};
+        finish(qid, command, Answer{status});
+        return;
+    }
+    case FaultAction::dropped:
+        finish(qid, command, Answer{});
+        return;
+    default:
+        finish(qid, command, execute(command, qid, fault), fault);
+        return;
+    }
+}
+
+// ---- completing
+
+std::uint16_t Engine::unused_cid(const SubmissionQueue& queue, std::uint16_t near) const {
+    auto cid = static_cast<std::uint16_t>(near ^ 0x8000U);
+    while (queue.outstanding.count(cid) != 0) {
+        ++cid;
+    }
+    return cid;
+}
+
+void Engine::finish(std::uint16_t qid, const Command& command, const Answer& answer, const FaultRule* fault) {
+    if (answer.later) {
+        return;
+    }
+    if (!answer.status.ok()) {
+        log_error(qid, command, answer.status);
+    }
+    Completion completion{qid, command.cid, qid, command.cid, answer.status, answer.dword0, true, false};
+    const FaultAction action = fault == nullptr ? FaultAction::lost : fault->action; // lost never comes here
+    if (action == FaultAction::stray || action == FaultAction::bad_cid) {
+        Completion wrong = completion;
+        wrong.shown_cid = fault->cid ? *fault->cid : unused_cid(sqs_[qid], command.cid);
+        wrong.frees_cid = false;
+        complete(wrong);
+        if (action == FaultAction::bad_cid) {
+            return; // its own never comes
+        }
+    }
+    completion.wrong_phase = action == FaultAction::phase;
+    if (action == FaultAction::bad_sqid) {
+        completion.shown_sqid = static_cast<std::uint16_t>(qid + 1);
+    }
+    complete(completion);
+    if (action == FaultAction::duplicate) {
+        completion.frees_cid = false;
+        complete(completion);
+    }
+    count_down(qid);
+}
+
+void Engine::complete(Completion completion) {
+    cqs_[sqs_[completion.sqid].cqid].waiting.push_back(completion);
+}
+
+// A completion of `qid` was made: commands held back for such may be due.
+void Engine::count_down(std::uint16_t qid) {
+    for (Held& held : held_) {
+        if (held.sqid == qid && held.remaining != 0 && --held.remaining == 0) {
+            held.due = now();
+        }
+    }
+}
+
+std::size_t Engine::release_due() {
+    std::size_t work = 0;
+    for (std::size_t i = 0; i < held_.size();) {
+        if (held_[i].remaining != 0 || now() < held_[i].due) {
+            ++i;
+            continue;
+        }
+        const Held held = held_[i];
+        held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+        finish(held.sqid, held.command, held.answer ? *held.answer : execute(held.command, held.sqid, nullptr));
+        ++work;
+        i = 0; // a queue that was deleted just now took others along
+    }
+    return work;
+}
+
+std::size_t Engine::post_all() {
+    std::size_t work = 0;
+    for (CompletionQueue& queue : cqs_) {
+        while (!queue.waiting.empty() && (queue.tail + 1) % queue.entries != queue.head) {
+            if (!post(queue, queue.waiting.front())) {
+                return work;
+            }
+            queue.waiting.pop_front();
+            ++work;
+        }
+    }
+    return work;
+}
+
+bool Engine::post(CompletionQueue& queue, const Completion& completion) {
+    nvme::CompletionEntry entry;
+    SubmissionQueue& submission = sqs_[completion.sqid];
+    entry.result_low = completion.dword0;
+    entry.submission_head = static_cast<std::uint16_t>(submission.head);
+    entry.submission_queue = completion.shown_sqid;
+    const std::uint32_t phase = completion.wrong_phase ? queue.phase ^ 1U : queue.phase;
+    const std::uint32_t dword3 =
+        completion.shown_cid | (phase << 16) | (static_cast<std::uint32_t>(completion.status.raw()) << 17);
+    const DmaAddress address{queue.base + std::uint64_t{queue.tail} * sizeof entry};
+    std::array<std::byte, 12> body{};
+    std::memcpy(body.data(), &entry, body.size());
+    auto fault = space_->write(address, body);
+    if (!fault) {
+        fault = space_->store_release(address + ByteCount{body.size()}, dword3);
+    }
+    if (fault) {
+        note(*fault, "writing a completion");
+        fail_fatally();
+        return false;
+    }
+    if (completion.frees_cid) {
+        submission.outstanding.erase(completion.cid);
+    }
+    submission.reported_head = submission.head;
+    ++queue.tail;
+    if (queue.tail == queue.entries) {
+        queue.tail = 0;
+        queue.phase ^= 1U;
+    }
+    ++counters_.completions;
+    queue.signal = true;
+    return true;
+}
+
+void Engine::signal_all() {
+    for (CompletionQueue& queue : cqs_) {
+        if (!queue.signal) {
+            continue;
+        }
+        queue.signal = false;
+        if (queue.interrupts && queue.vector < eventfds_.size() && eventfds_[queue.vector]) {
+            const std::uint64_t one = 1;
+            if (system_.write(eventfds_[queue.vector].get(), &one, sizeof one) == sizeof one) {
+                ++counters_.interrupts;
+            }
+        }
+    }
+}
+
+// ---- ring memory
+
+bool Engine::queue_memory_overlaps(std::uint64_t base, std::uint64_t bytes) const {
+    const auto meets = [&](std::uint64_t other, std::uint64_t length) {
+        return base < other + length && other < base + bytes;
+    };
+    for (const SubmissionQueue& queue : sqs_) {
+        if (queue.exists && meets(queue.base, std::uint64_t{queue.entries} * 64)) {
+            return true;
+        }
+    }
+    for (const CompletionQueue& queue : cqs_) {
+        if (queue.exists && meets(queue.base, std::uint64_t{queue.entries} * 16)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool Engine::check_ring(const std::string& what, std::uint64_t base, std::uint64_t bytes, iommu::Access access) {
+    const auto fault = space_->check(DmaAddress{base}, ByteCount{bytes}, access);
+    if (fault) {
+        violate(ViolationKind::queue_memory, fmt::format("{} at 0x{:x}, {} bytes: {} (a ring is one contiguous piece)",
+                                                         what, base, bytes, fault->reason));
+        return false;
+    }
+    if (queue_memory_overlaps(base, bytes)) {
+        violate(ViolationKind::queue_memory,
+                fmt::format("{} at 0x{:x}, {} bytes, lies over another queue's ring", what, base, bytes));
+        return false;
+    }
+    return true;
+}
+
+// Freshly allocated rings must be zero, or old phase bits pass for completions (Base Specification 2.0, section 4.2.4).
+void Engine::check_zeroed(const std::string& what, std::uint64_t base, std::uint32_t entries) {
+    for (std::uint32_t i = 0; i < entries; ++i) {
+        std::uint32_t dword3 = 0;
+        const auto fault =
+            space_->read(DmaAddress{base + std::uint64_t{i} * 16 + 12}, std::as_writable_bytes(std::span{&dword3, 1}));
+        if (fault) {
+            return; // write-only memory: nothing to see
+        }
+        if ((dword3 & 0x10000) != 0) {
+            violate(ViolationKind::queue_not_zeroed,
+                    fmt::format("{}: entry {} has its phase bit set already", what, i));
+            return;
+        }
+    }
+}
+
+} // namespace upcie::sim

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <upcie/result.hpp>
+
+int main() {
+    return 0;
+}

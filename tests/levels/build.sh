@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# native, headers, clang: the tree as people build it.
+
+level_native() {
+    setup build tests
+    configure build
+    compile build
+    run_programs build unit conformance
+}
+
+# A second compiler sees other mistakes; the sanitizers use clang too, but leave out the tools.
+level_clang() {
+    setup build tests clang
+    CXX="ccache clang++-14" configure build-clang -Doptimization=1 -Ddebug=false
+    compile build-clang
+    run_programs build-clang unit conformance
+}
+
+level_headers() {
+    setup build clang
+    "$top/tests/headers/check.sh" "$top/include" "$jobs" >"$results/headers.log" 2>&1 || true
+    grep -v '^PASS' "$results/headers.log" || true
+    count "$(grep -c '^PASS' "$results/headers.log" || true)" "$(grep -c '^FAIL' "$results/headers.log" || true)" 0
+}
+
+# Every test that tests/README.md names for a pitfall is a test of a built program, and every mutant there exists.
+level_names() {
+    setup build tests
+    configure build
+    compile build $(test_programs build unit conformance)
+    one "the tests and mutants named in tests/README.md exist" \
+        python3 "$top/tests/mutants/check_table.py" --build "$top/build"
+}
