@@ -182,6 +182,17 @@ const BarInfo* FunctionInfo::bar(unsigned index) const noexcept {
     return found == bars.end() ? nullptr : &*found;
 }
 
+Identity FunctionInfo::identity() const {
+    Identity identity;
+    identity.name = bdf.to_string();
+    identity.bdf = bdf;
+    identity.vendor = vendor;
+    identity.device = device;
+    identity.class_code = class_code;
+    identity.numa_node = numa_node;
+    return identity;
+}
+
 Result<std::vector<FunctionInfo>> enumerate(os::System& system, const Roots& roots) {
     const std::string directory = roots.sysfs + "/bus/pci/devices";
     auto names = os::list_names(system, directory);

@@ -8,6 +8,7 @@
 
 #include <upcie/os/system.hpp>
 #include <upcie/pci/bdf.hpp>
+#include <upcie/pci/function.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
 
@@ -72,6 +73,8 @@ struct FunctionInfo {
 
     [[nodiscard]] bool is_nvme() const noexcept { return class_code == 0x010802; }
     [[nodiscard]] const BarInfo* bar(unsigned index) const noexcept;
+    /// What an opened Function says of itself.
+    [[nodiscard]] Identity identity() const;
 };
 
 /// Every PCI function, ascending. One that vanishes meanwhile is left out.
