@@ -40,10 +40,10 @@ VfioFunction::VfioFunction(os::System& system, pci::Identity identity, Parts par
       identity_{std::move(identity)},
       path_{std::move(parts.path)},
       device_id_{parts.device_id},
-      group_number_{parts.group_number},
       owner_{parts.owner},
       space_{std::move(parts.space)},
       group_{std::move(parts.group)},
+      container_{parts.container},
       device_{std::move(parts.device)} {}
 
 VfioFunction::~VfioFunction() {
@@ -54,6 +54,12 @@ VfioFunction::~VfioFunction() {
     }
     if (owner_ || bus_master_on_) {
         (void)set_bus_master(false);
+    }
+    if (container_ != nullptr) {
+        // The container counts its groups; a mapped BAR makes this EBUSY, and then the kernel does it at the last
+        // unmap.
+        device_.reset();
+        (void)container_->detach_group(group_.fd());
     }
 }
 
@@ -274,7 +280,7 @@ Result<void> VfioFunction::hot_reset() {
     }
     std::string others;
     for (const auto& function : info->affected) {
-        const bool ours = info->by_device_id ? function.owned : group_number_ && function.id == *group_number_;
+        const bool ours = info->by_device_id ? function.owned : function.id == group_.number();
         if (!ours) {
             others += fmt::format("{}{}", others.empty() ? "" : ", ", function.bdf.to_string());
         }
@@ -283,7 +289,7 @@ Result<void> VfioFunction::hot_reset() {
         return fail(EPERM, "hot reset", identity_.name,
                     fmt::format("It would reset {} too, which this process does not own.", others));
     }
-    const int group = group_.get();
+    const int group = group_.fd();
     return vfio::hot_reset(system_, device_.get(),
                            info->by_device_id ? std::span<const int>{} : std::span<const int>{&group, 1},
                            identity_.name);

@@ -53,14 +53,16 @@ Result<std::shared_ptr<Space>> make_space(os::System& system, std::shared_ptr<Sp
 
 Result<std::unique_ptr<VfioFunction>> VfioFunction::finish(os::System& system, const pci::FunctionInfo& function,
                                                            Parts parts) {
-    auto info = get_info(system, parts.device.get(), function.bdf.to_string());
+    // From here on the destructor undoes what was done.
+    std::unique_ptr<VfioFunction> opened{new VfioFunction{system, function.identity(), std::move(parts)}};
+    auto info = get_info(system, opened->device_fd(), function.bdf.to_string());
     if (!info) {
         return tl::unexpected{std::move(info.error())};
     }
     if (!info->pci || info->region_count <= uapi::vfio_pci_config_region_index) {
         return fail(ENODEV, "open through vfio", function.bdf.to_string(), "vfio does not take it for a PCI function.");
     }
-    return std::unique_ptr<VfioFunction>{new VfioFunction{system, function.identity(), std::move(parts)}};
+    return opened;
 }
 
 template <class Space>

@@ -79,6 +79,7 @@ Result<Group> Group::open(os::System& system, const pci::FunctionInfo& function,
     }
     Group group;
     group.system_ = &system;
+    group.number_ = function.iommu_group->number;
     group.node_ = fmt::format("{}/vfio/{}{}", roots.dev, function.iommu_group->noiommu ? "noiommu-" : "",
                               function.iommu_group->number);
     const int number = system.open(group.node_.c_str(), O_RDWR | O_CLOEXEC);

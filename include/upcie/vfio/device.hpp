@@ -8,17 +8,15 @@
 
 #include <upcie/iommu/address_space.hpp>
 #include <upcie/iommu/iommufd.hpp>
+#include <upcie/iommu/type1.hpp>
 #include <upcie/os/fd.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/pci/enumeration.hpp>
 #include <upcie/pci/function.hpp>
 #include <upcie/result.hpp>
 #include <upcie/vfio/feature.hpp>
+#include <upcie/vfio/group.hpp>
 #include <upcie/vfio/requests.hpp>
-
-namespace upcie::iommu {
-class Type1Container;
-}
 
 namespace upcie::vfio {
 
@@ -43,7 +41,10 @@ class VfioFunction final : public pci::Function {
     open_noiommu_cdev(os::System& system, const pci::FunctionInfo& function,
                       std::shared_ptr<iommu::NoIommuIoasAddressSpace> space = nullptr, const pci::Roots& roots = {});
 
-    /// Through /dev/vfio/N and a type1 container. Errors: those of Group::open, Type1Container::attach_group, Group::open_device.
+    /// Through /dev/vfio/N and a type1 container, which may be shared with devices of other groups. A group has one
+    /// opener: of two devices in the same group only one can be opened this way.
+    /// Errors: ENODEV (not bound to vfio-pci) and those of Type1Container::open, Group::open,
+    /// Type1Container::attach_group, Group::open_device.
     [[nodiscard]] static Result<std::unique_ptr<VfioFunction>>
     open_group(os::System& system, const pci::FunctionInfo& function,
                std::shared_ptr<iommu::Type1Container> container = nullptr, const pci::Roots& roots = {});
@@ -91,8 +92,8 @@ class VfioFunction final : public pci::Function {
   private:
     struct Parts {
         std::shared_ptr<iommu::AddressSpace> space;
-        os::Fd group;
-        std::optional<unsigned> group_number;
+        Group group;                                ///< empty through a cdev
+        iommu::Type1Container* container = nullptr; ///< `space`, where the group is attached to it
         os::Fd device;
         std::optional<std::uint32_t> device_id;
         std::string path;
@@ -114,14 +115,14 @@ class VfioFunction final : public pci::Function {
     std::string path_;
     std::string path_reason_;
     std::optional<std::uint32_t> device_id_;
-    std::optional<unsigned> group_number_;
     bool owner_; ///< false: adopted, leave behind what was found
     bool bus_master_on_ = false;
     std::optional<InterruptKind> interrupts_;
     std::array<std::optional<Region>, 8> regions_; ///< asked of the kernel once; 7 is config space
-    // The order of the next three is the order of destruction, from the last to the first.
+    // Destroyed from the last to the first: the device's file, its group, the address space.
     std::shared_ptr<iommu::AddressSpace> space_;
-    os::Fd group_;
+    Group group_;
+    iommu::Type1Container* container_; ///< what group_ is attached to
     os::Fd device_;
 };
 

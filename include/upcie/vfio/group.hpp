@@ -41,11 +41,13 @@ class Group {
     [[nodiscard]] Result<os::Fd> open_device(const pci::Bdf& bdf);
 
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+    [[nodiscard]] unsigned number() const noexcept { return number_; }
     [[nodiscard]] const std::string& node() const noexcept { return node_; }
 
   private:
     os::System* system_ = nullptr;
     os::Fd fd_;
+    unsigned number_ = 0;
     std::string node_;
 };
 
