@@ -36,7 +36,8 @@ struct Error {
 };
 
 /// The answer of everything that can fail. No exception crosses this library's API.
-template <class T> using Result = tl::expected<T, Error>;
+template <class T>
+using Result = tl::expected<T, Error>;
 
 /// A system error ready to be returned as any Result.
 [[nodiscard]] tl::unexpected<Error> fail(int errno_value, std::string operation, std::string subject, std::string hint);

@@ -9,7 +9,8 @@ namespace upcie {
 
 /// An integer with a meaning: two of different meanings neither mix nor convert, so that swapped arguments
 /// (a length where an address belongs) do not compile.
-template <class Tag, class Representation> class Strong {
+template <class Tag, class Representation>
+class Strong {
   public:
     using representation = Representation;
 
@@ -34,7 +35,8 @@ class ByteCount : public Strong<struct ByteCountTag, std::uint64_t> {
 };
 
 /// An address: an offset moves it, and the distance of two is a ByteCount. 0 is a legal value, never "none".
-template <class Tag> class Address : public Strong<Tag, std::uint64_t> {
+template <class Tag>
+class Address : public Strong<Tag, std::uint64_t> {
   public:
     using Strong<Tag, std::uint64_t>::Strong;
     friend constexpr Address operator+(Address a, ByteCount n) noexcept { return Address{a.value() + n.value()}; }
@@ -50,8 +52,12 @@ using DmaAddress = Address<struct DmaAddressTag>;
 /// A pointer as a GPU runtime hands it out.
 using DevicePointer = Address<struct DevicePointerTag>;
 
-[[nodiscard]] constexpr DmaAddress dma_address(Iova address) noexcept { return DmaAddress{address.value()}; }
-[[nodiscard]] constexpr DmaAddress dma_address(BusAddress address) noexcept { return DmaAddress{address.value()}; }
+[[nodiscard]] constexpr DmaAddress dma_address(Iova address) noexcept {
+    return DmaAddress{address.value()};
+}
+[[nodiscard]] constexpr DmaAddress dma_address(BusAddress address) noexcept {
+    return DmaAddress{address.value()};
+}
 
 /// NVMe submission and completion queue identifier; 0 is the admin queue.
 using Qid = Strong<struct QidTag, std::uint16_t>;
@@ -63,10 +69,18 @@ using Nsid = Strong<struct NsidTag, std::uint32_t>;
 using Lba = Strong<struct LbaTag, std::uint64_t>;
 
 inline namespace literals {
-constexpr ByteCount operator""_B(unsigned long long n) noexcept { return ByteCount{n}; }
-constexpr ByteCount operator""_KiB(unsigned long long n) noexcept { return ByteCount{n << 10}; }
-constexpr ByteCount operator""_MiB(unsigned long long n) noexcept { return ByteCount{n << 20}; }
-constexpr ByteCount operator""_GiB(unsigned long long n) noexcept { return ByteCount{n << 30}; }
+constexpr ByteCount operator""_B(unsigned long long n) noexcept {
+    return ByteCount{n};
+}
+constexpr ByteCount operator""_KiB(unsigned long long n) noexcept {
+    return ByteCount{n << 10};
+}
+constexpr ByteCount operator""_MiB(unsigned long long n) noexcept {
+    return ByteCount{n << 20};
+}
+constexpr ByteCount operator""_GiB(unsigned long long n) noexcept {
+    return ByteCount{n << 30};
+}
 } // namespace literals
 
 } // namespace upcie

@@ -40,6 +40,7 @@ EOF
 
 level_aarch64() {
     setup build aarch64
+    one "memory barriers are where Arm needs them" "$top/tests/aarch64/barriers.sh"
     local sysroot cross=$top/build-aarch64.ini programs
     sysroot=$(aarch64_sysroot)
     cat >"$cross" <<EOF

@@ -12,7 +12,7 @@ level_vm() {
     compile build
     local out=$top/build/vm
     mkdir -p "$out"
-    "$top/tests/vm/suite.sh" "$top/build" "$out" 2>&1 | tee "$out/suite.log" || true
+    "$top/tests/vm/suite.sh" --out "$out" 2>&1 | tee "$out/suite.log" || true
     local passed=0 failed=1 skipped=0
     read -r passed failed skipped < <(
         sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$out/suite.log" | tail -1

@@ -3,7 +3,8 @@
 """Keeps the table of tests/README.md true: each test it names is one of a built program, each mutant a file, each mutant
 file has a row, and a mutant's own header names tests that exist.
 
-In the table a test stands as `unit_nvme QueuePairTest.Name` and a mutant as `room-name`, each in backquotes.
+In the table a test stands as `unit_nvme QueuePairTest.Name` or `script tests/NAME.sh`, and a mutant as `room-name`, each
+in backquotes.
 """
 import argparse
 import fnmatch
@@ -35,6 +36,10 @@ def main():
     troubles = []
 
     def look_for(program, pattern, where):
+        if program == "script":
+            if not (here.parent.parent / pattern).is_file():
+                troubles.append(f"{where}: there is no script {pattern}")
+            return
         if program not in known:
             path = next((arguments.build / folder / program for folder in ("tests/unit", "tests/conformance")
                          if (arguments.build / folder / program).exists()), None)
@@ -50,7 +55,7 @@ def main():
     in_table = set()
     tests = 0
     for row in rows:
-        for program, pattern in re.findall(r"`((?:unit|conformance)\w*) ([\w./*:]+)`", row):
+        for program, pattern in re.findall(r"`((?:unit|conformance|script)\w*) ([\w./*:-]+)`", row):
             look_for(program, pattern, "tests/README.md")
             tests += 1
         in_table |= set(re.findall(r"`([a-z]+-[a-z0-9-]+)`", row))

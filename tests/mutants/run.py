@@ -7,9 +7,9 @@ A mutant is a patch, tests/mutants/ROOM-NAME.patch, that starts with a header:
     pitfall: the line of the table in tests/README.md that the check is for
     test: unit_nvme QueuePairTest.LateCompletion*:QueuePairTest.Other
 
-`test` names a test program and a GoogleTest filter; it may come several times, and each must fail. A failed assertion, a
-crash, an endless wait all count; a mutant that does not compile, or a filter that selects nothing, proves nothing and is
-an error. So is a patch that no longer applies: repair it together with the code.
+`test` names a test program and a GoogleTest filter, or `script` and a script of the tree; it may come several times, and
+each must fail. A failed assertion, a crash, an endless wait all count; a mutant that does not compile, or a filter that
+selects nothing, proves nothing and is an error. So is a patch that no longer applies: repair it together with the code.
 
     tests/mutants/run.py [--work DIR] [NAME...]
 """
@@ -41,7 +41,7 @@ class Mutant:
             sys.exit(f"{path}: the header must have 'pitfall:' and 'test: PROGRAM FILTER'")
 
     def programs(self):
-        return sorted({program for program, _ in self.tests})
+        return sorted({program for program, _ in self.tests if program != "script"})
 
 
 def sync_tree(tree):
@@ -76,6 +76,8 @@ class Bench:
                            check=True, stdout=subprocess.DEVNULL, env={**os.environ, "CXX": compiler})
 
     def compile(self, programs):
+        if not programs:
+            return True, ""
         result = subprocess.run(["ninja", "-C", self.build, "-j", str(self.jobs),
                                  *(self.target(program) for program in programs)],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -86,6 +88,9 @@ class Bench:
 
     def run(self, program, test_filter):
         """What became of the tests: 'passed', 'failed ...', 'skipped', or 'none' when the filter selects nothing."""
+        if program == "script":
+            script = subprocess.run([self.tree / test_filter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            return ("passed" if script.returncode == 0 else "failed"), script.stdout
         command = [self.build / self.target(program), f"--gtest_filter={test_filter}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               start_new_session=True, text=True, errors="replace") as process:

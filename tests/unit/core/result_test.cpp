@@ -18,13 +18,19 @@ TEST(Error, NamesOperationObjectErrnoAndFix) {
 }
 
 TEST(Error, KeepsVendorNameAndNumber) {
-    Error error{.domain = ErrorDomain::vendor, .code = 801, .operation = "cuImport", .subject = "fd 3",
-                .hint = "Use another handle type.", .code_name = "CUDA_ERROR_NOT_SUPPORTED"};
+    Error error{.domain = ErrorDomain::vendor,
+                .code = 801,
+                .operation = "cuImport",
+                .subject = "fd 3",
+                .hint = "Use another handle type.",
+                .code_name = "CUDA_ERROR_NOT_SUPPORTED"};
     EXPECT_EQ(error.message(), "cuImport on fd 3: CUDA_ERROR_NOT_SUPPORTED (801). Use another handle type.");
     EXPECT_FALSE(error.is(801));
 }
 
-TEST(Error, UnknownErrnoIsShownAsNumber) { EXPECT_EQ(errno_name(99999), "errno 99999"); }
+TEST(Error, UnknownErrnoIsShownAsNumber) {
+    EXPECT_EQ(errno_name(99999), "errno 99999");
+}
 
 TEST(Error, LeavesOutWhatIsNotThere) {
     Error error;

@@ -10,7 +10,9 @@ namespace upcie {
 namespace {
 
 template <class A, class B>
-concept Addable = requires(A a, B b) { a + b; };
+concept Addable = requires(A a, B b) {
+    a + b;
+};
 
 TEST(Units, DifferentMeaningsDoNotConvert) {
     static_assert(!std::convertible_to<Iova, BusAddress>);
