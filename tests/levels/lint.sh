@@ -6,15 +6,14 @@ cpp_files() { git -C "$top" ls-files '*.hpp' '*.cpp' | grep -v '^src/kmod/'; }
 
 level_format() {
     setup lint
-    local bad=0 all=0 file
-    while read -r file; do
-        all=$((all + 1))
-        if ! clang-format-14 --dry-run --Werror "$file" >/dev/null 2>&1; then
-            say "FAIL: $file is not formatted: clang-format-14 -i $file"
-            bad=$((bad + 1))
-        fi
-    done < <(cpp_files)
-    count $((all - bad)) $bad 0
+    local files bad=() file
+    mapfile -t files < <(cpp_files)
+    mapfile -t bad < <(clang-format-14 --dry-run --Werror "${files[@]}" 2>&1 |
+        sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: error: code should be clang-formatted.*/\1/p' | sort -u)
+    for file in "${bad[@]}"; do
+        say "FAIL: $file is not formatted: clang-format-14 -i $file"
+    done
+    count $((${#files[@]} - ${#bad[@]})) ${#bad[@]} 0
 }
 
 level_scripts() {
