@@ -17,12 +17,6 @@ namespace upcie::memory {
 
 const std::atomic<std::uint64_t> Reader::no_epoch{0};
 
-const TranslationIndex::Slot* Reader::empty_root() noexcept {
-    // Zero-initialised and never written: 2 MiB of address space that no page backs.
-    static const TranslationIndex::Slot root[std::size_t{1} << (TranslationIndex::address_bits - 30)]{};
-    return root;
-}
-
 /// Where a reader says how far it is. On a line of its own: the reader writes it while others register.
 struct alignas(64) Reader::Seat {
     std::atomic<std::uint64_t> announced{0};
@@ -39,7 +33,7 @@ struct Registry::State {
     struct Retired {
         std::uint64_t epoch; ///< readers that announced this or more cannot use it
         std::unique_ptr<Entry> entry;
-        std::unique_ptr<std::byte[]> list;
+        std::unique_ptr<const TranslationIndex::Leaf> leaf;
     };
     mutable std::mutex mutex;
     std::unordered_map<const TranslationRecord*, std::unique_ptr<Entry>> live;
@@ -117,7 +111,7 @@ Result<std::vector<iommu::Extent>> Registration::extents(ByteCount offset, ByteC
 Reader::Reader(Reader&& other) noexcept
     : registry_{std::move(other.registry_)},
       seat_{std::exchange(other.seat_, nullptr)},
-      root_{std::exchange(other.root_, empty_root())},
+      root_{std::exchange(other.root_, nullptr)},
       epoch_{std::exchange(other.epoch_, &no_epoch)},
       announced_{std::exchange(other.announced_, 0)} {}
 
@@ -126,7 +120,7 @@ Reader& Reader::operator=(Reader&& other) noexcept {
         Reader old{std::move(*this)};
         registry_ = std::move(other.registry_);
         seat_ = std::exchange(other.seat_, nullptr);
-        root_ = std::exchange(other.root_, empty_root());
+        root_ = std::exchange(other.root_, nullptr);
         epoch_ = std::exchange(other.epoch_, &no_epoch);
         announced_ = std::exchange(other.announced_, 0);
     }
@@ -155,13 +149,13 @@ Registry::Registry(std::shared_ptr<iommu::AddressSpace> space, TranslationIndex 
 Registry::~Registry() = default;
 
 Result<std::shared_ptr<Registry>> Registry::create(os::System& system, std::shared_ptr<iommu::AddressSpace> space) {
-    // The index is made first and needs somewhere to put replaced lists; the registry is made from the index.
+    // The index is made first and needs somewhere to put replaced leaves; the registry is made from the index.
     auto target = std::make_shared<Registry*>(nullptr);
-    auto index = TranslationIndex::create(system, [target](std::unique_ptr<std::byte[]> list) {
+    auto index = TranslationIndex::create(system, [target](std::unique_ptr<const TranslationIndex::Leaf> leaf) {
         // Called by insert and remove alone, under the lock; the epoch that remove() makes next covers it.
         Registry& registry = **target;
         registry.state_->retired.push_back(
-            {registry.epoch_.load(std::memory_order_relaxed) + 1, nullptr, std::move(list)});
+            {registry.epoch_.load(std::memory_order_relaxed) + 1, nullptr, std::move(leaf)});
     });
     if (!index) {
         return tl::unexpected{std::move(index).error()};
@@ -198,10 +192,10 @@ Result<Registration> Registry::register_buffer(const Buffer& buffer) {
 Result<Registration> Registry::register_mapping(void* start, ByteCount length, iommu::DmaMapping mapping,
                                                 ByteCount delta, std::shared_ptr<void> keep) {
     const auto base = reinterpret_cast<std::uintptr_t>(start);
-    constexpr std::uint64_t limit = std::uint64_t{1} << TranslationIndex::address_bits;
+    constexpr std::uint64_t limit = TranslationIndex::address_limit;
     if (length == ByteCount{} || base >= limit || length.value() > limit - base) {
         return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
-                    "Pass a range that is not empty and lies below 2^48");
+                    "Pass a range that is not empty and lies below 2^48 less 4 GiB");
     }
     if (delta > mapping.length() || length > mapping.length() - delta) {
         return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
@@ -227,15 +221,17 @@ Result<Registration> Registry::register_mapping(void* start, ByteCount length, i
     entry->record = {base, length.value(), entry->runs.front().address,
                      entry->runs.size() > 1 ? entry->runs.data() : nullptr, entry->runs.size()};
 
+    std::vector<State::Retired> reclaimed;
+    const std::lock_guard lock{state_->mutex};
+    if (auto inserted = state_->index.insert(entry->record); !inserted) {
+        return tl::unexpected{std::move(inserted).error()};
+    }
     Registration registration;
     registration.registry_ = shared_from_this();
     registration.record_ = &entry->record;
-    std::vector<State::Retired> reclaimed;
-    const std::lock_guard lock{state_->mutex};
-    state_->index.insert(entry->record);
     state_->live.emplace(registration.record_, std::move(entry));
     if (!state_->retired.empty() && state_->retired.back().epoch > epoch_.load(std::memory_order_relaxed)) {
-        epoch_.store(state_->retired.back().epoch, std::memory_order_release); // lists were replaced
+        epoch_.store(state_->retired.back().epoch, std::memory_order_release); // leaves were replaced
     }
     reclaimed = state_->take_reclaimable(epoch_.load(std::memory_order_relaxed));
     return registration;
@@ -299,7 +295,7 @@ std::size_t Registry::live_count() const {
 
 ByteCount Registry::index_memory() const {
     const std::lock_guard lock{state_->mutex};
-    return state_->index.table_memory();
+    return state_->index.leaf_memory();
 }
 
 } // namespace upcie::memory

@@ -120,14 +120,14 @@ void AdminQueue::take(Completion completion) {
         return;
     }
     Pending& pending = place->second;
-    if (pending.event && completion.outcome == Outcome::completed) {
+    if (pending.event && completion.outcome() == Outcome::completed) {
         if (completion.ok()) {
             events_.push_back(static_cast<std::uint32_t>(completion.result));
         } else {
             event_errors_.push_back(to_error(completion, "Asynchronous Event Request", registers_.name()));
         }
     }
-    if (completion.outcome == Outcome::timed_out && pending.bounce.size() != ByteCount{}) {
+    if (completion.outcome() == Outcome::timed_out && pending.bounce.size() != ByteCount{}) {
         held_.push_back({completion.cid(), std::move(pending.bounce)});
     }
     if (pending.event || pending.abandoned) {
@@ -229,7 +229,7 @@ Result<std::uint64_t> AdminQueue::run(const Command& command, std::span<std::byt
         give_back(std::move(ended.bounce));
         return ended.completion.result;
     }
-    if (ended.completion.outcome != Outcome::timed_out) {
+    if (ended.completion.outcome() != Outcome::timed_out) {
         give_back(std::move(ended.bounce));
     }
     return tl::unexpected{to_error(ended.completion, operation, registers_.name())};

@@ -25,7 +25,7 @@ Error to_error(const Completion& completion, std::string operation, std::string 
     Error error;
     error.operation = std::move(operation);
     error.subject = std::move(subject);
-    switch (completion.outcome) {
+    switch (completion.outcome()) {
     case Outcome::completed:
         return to_error(completion.status(), std::move(error.operation), std::move(error.subject));
     case Outcome::timed_out:

@@ -9,10 +9,28 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <time.h>
 
 #include <upcie/os/system.hpp>
 
 namespace upcie::nvme {
+
+namespace {
+
+constexpr std::uint64_t nanoseconds_per_second = 1'000'000'000;
+
+/// A few milliseconds coarse, and the cheapest clock there is: deadlines are no finer.
+std::uint64_t now() noexcept {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * nanoseconds_per_second + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+std::uint64_t positive(std::chrono::nanoseconds time) noexcept {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
+}
+
+} // namespace
 
 QueuePair::QueuePair(QueueSetup setup)
     : layout_{setup.layout},
@@ -21,24 +39,38 @@ QueuePair::QueuePair(QueueSetup setup)
       page_shift_{setup.page_shift},
       list_pages_{setup.list_pages},
       capacity_{setup.layout.entries - 1},
+      timeout_{positive(setup.timeout)},
       qid_{setup.qid},
       resources_{std::move(setup.resources)},
       owner_{std::move(setup.owner)} {
-    // The slot mask is at least the number of entries less one, and a slot's index at most that less one: the
-    // identifier 0xffff, which the specification sets aside (Base 2.0, section 3.3.3.1), never comes up.
+    // One slot fewer than entries: as many commands as the submission ring holds with one entry empty. It also keeps
+    // the identifier 0xffff, which the specification sets aside (Base 2.0, section 3.3.3.1), from ever coming up.
     cid_step_ = std::bit_ceil(layout_.entries);
     slot_mask_ = cid_step_ - 1;
     slot_memory_ = std::make_unique<Slot[]>(cid_step_);
-    free_memory_ = std::make_unique<std::uint16_t[]>(capacity_);
     slots_ = slot_memory_.get();
-    free_ = free_memory_.get();
-    list_addresses_ = resources_->list_addresses.data();
+    slots_from_submission_ =
+        reinterpret_cast<std::uintptr_t>(slots_) - reinterpret_cast<std::uintptr_t>(layout_.submission);
+    for (std::uint32_t i = 0; i < cid_step_; ++i) {
+        slots_[i].cid = static_cast<std::uint16_t>(i);
+        slots_[i].free = i < capacity_ ? 1 : 0;
+        slots_[i].marks = i < capacity_ ? 0 : unusable;
+        slots_[i].index = i;
+        if (i < capacity_ && list_pages_ != 0) {
+            slots_[i].list = reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(layout_.prp_lists) +
+                                                              std::size_t{i} * layout_.prp_list_stride);
+            slots_[i].list_address = resources_->list_addresses[std::size_t{i} * list_pages_];
+        }
+    }
+    layout_.restart();
+    page_size_ = std::uint64_t{1} << page_shift_;
+    page_mask_ = page_size_ - 1;
     // 65536 blocks of 512 bytes is what a command can say at the smallest format.
     constexpr std::uint64_t block_limit = std::uint64_t{65536} << 9;
-    max_transfer_ = std::min({setup.max_transfer.value(), prp_capacity(list_pages_, page_shift_), block_limit});
-    max_transfer_alive_ = max_transfer_;
-    timeout_ = static_cast<std::uint64_t>(std::max<std::int64_t>(setup.timeout.count(), 0));
-    free_all_cids();
+    max_transfer_alive_ = std::min({setup.max_transfer.value(), prp_capacity(list_pages_, page_shift_), block_limit});
+    max_transfer_ = max_transfer_alive_;
+    index_root_ = resources_->reader.index_root();
+    pointer_limit_ = index_root_ != nullptr ? max_transfer_ : 0;
 }
 
 QueuePair& QueuePair::operator=(QueuePair&& other) noexcept {
@@ -60,44 +92,41 @@ void QueuePair::let_go() noexcept {
     }
 }
 
-void QueuePair::free_all_cids() noexcept {
-    for (std::uint32_t slot = 0; slot < capacity_; ++slot) {
-        free_[capacity_ - 1 - slot] = static_cast<std::uint16_t>(slot);
-        slots_[slot].state = 0;
-    }
-    free_count_ = capacity_;
+PrpListPages QueuePair::lists_of(const Slot& slot) const noexcept {
+    return {slot.list, resources_->list_addresses.data() + std::size_t{slot.index} * list_pages_, list_pages_};
 }
 
-void QueuePair::set_timeout(std::chrono::nanoseconds timeout) noexcept {
-    timeout_ = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0));
-    begin_batch();
+// The slot that goes with the ring's entry is still in flight, or there is none: any free one will do.
+QueuePair::Slot* QueuePair::find_free_slot() noexcept {
+    Slot* const end = slots_ + capacity_;
+    Slot* const found = std::find_if(slots_, end, [](const Slot& slot) { return slot.free != 0; });
+    return found == end ? nullptr : found;
 }
 
-void QueuePair::begin_batch() noexcept {
-    batch_deadline_ = timeout_ == 0 ? never : now() + timeout_;
-    earliest_deadline_ = std::min(earliest_deadline_, batch_deadline_);
-}
-
-Submitted QueuePair::refuse(std::uint64_t bytes) const noexcept {
+Submitted QueuePair::refuse(std::uint64_t bytes, std::uint64_t described) const noexcept {
     if (!alive()) {
         return Submitted{Refusal::queue_dead};
     }
     if (bytes == 0) {
         return Submitted{Refusal::empty};
     }
-    return Submitted{bytes > max_transfer_ ? Refusal::too_long : Refusal::queue_full};
-}
-
-Submitted QueuePair::refuse(Refusal refusal) const noexcept {
-    if (refusal == Refusal::not_registered && !resources_->reader.attached()) {
-        return Submitted{Refusal::no_registry};
+    if (bytes > max_transfer_) {
+        return Submitted{Refusal::too_long};
     }
-    return Submitted{refusal};
+    return Submitted{bytes != described ? Refusal::length_mismatch : Refusal::queue_full};
 }
 
-Submitted QueuePair::transfer_scattered(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
+// Everything about a pointer that the short way does not settle: refusals, several extents, odd pages.
+Submitted QueuePair::transfer_scattered(IoOpcode opcode, const BlockFormat& format, Lba lba, std::uint32_t blocks,
                                         const void* data, std::uint64_t cookie) noexcept {
     const std::uint64_t bytes = std::uint64_t{blocks} << format.block_shift;
+    if (bytes - 1 >= max_transfer_) {
+        return refuse(bytes, bytes);
+    }
+    Slot* const slot = take_slot(layout_.next);
+    if (slot == nullptr) {
+        return refuse(bytes, bytes);
+    }
     std::uint64_t done = 0;
     Refusal refusal = Refusal::none;
     const auto next = [&]() -> iommu::Extent {
@@ -113,40 +142,43 @@ Submitted QueuePair::transfer_scattered(IoOpcode opcode, BlockFormat format, Lba
         done += resolution.extent.length.value();
         return resolution.extent;
     };
-    const PrpPair prps = build_prps(next, bytes, lists_of(free_[free_count_ - 1] & slot_mask_), page_shift_);
+    const PrpPair prps = build_prps(next, bytes, lists_of(*slot), page_shift_);
     if (refusal != Refusal::none) {
-        return refuse(refusal);
+        return Submitted{refusal};
     }
     if (prps.refusal != Refusal::none) {
         return Submitted{prps.refusal, prps.segment};
     }
-    return place(opcode, format, lba, blocks, prps, cookie);
+    return place(*slot, opcode, format, lba, blocks, prps.prp1, prps.prp2, cookie);
 }
 
-Submitted QueuePair::transfer(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
+Submitted QueuePair::transfer(IoOpcode opcode, const BlockFormat& format, Lba lba, std::uint32_t blocks,
                               std::span<const iommu::Extent> data, std::uint64_t cookie) noexcept {
     const std::uint64_t bytes = std::uint64_t{blocks} << format.block_shift;
-    if (free_count_ == 0 || bytes - 1 >= max_transfer_) {
-        return refuse(bytes);
+    Slot* const slot = bytes - 1 < max_transfer_ ? take_slot(layout_.next) : nullptr;
+    if (slot == nullptr) {
+        return refuse(bytes, bytes);
     }
-    const PrpPair prps = build_prps(data, bytes, lists_of(free_[free_count_ - 1] & slot_mask_), page_shift_);
+    const PrpPair prps = build_prps(data, bytes, lists_of(*slot), page_shift_);
     if (prps.refusal != Refusal::none) {
         return Submitted{prps.refusal, prps.segment};
     }
-    return place(opcode, format, lba, blocks, prps, cookie);
+    return place(*slot, opcode, format, lba, blocks, prps.prp1, prps.prp2, cookie);
 }
 
 Submitted QueuePair::submit(const Command& command, std::uint64_t cookie) noexcept {
     if (!alive()) {
         return Submitted{Refusal::queue_dead};
     }
-    if (free_count_ == 0) {
+    Slot* const slot = take_slot(layout_.next);
+    if (slot == nullptr) {
         return Submitted{Refusal::queue_full};
     }
-    const std::uint16_t cid = take_cid(cookie);
-    Command& entry = layout_.next_submission();
-    entry = command;
-    entry.cid = cid;
+    const auto cid = static_cast<std::uint16_t>(slot->cid + cid_step_);
+    set_in_flight(*slot, cid);
+    slot->cookie = cookie;
+    *layout_.next = command;
+    layout_.next->cid = cid;
     layout_.advance_tail();
     return Submitted{Cid{cid}};
 }
@@ -157,11 +189,11 @@ Submitted QueuePair::submit(const Command& command, std::span<const iommu::Exten
     filled.prp1 = 0;
     filled.prp2 = 0;
     if (bytes != ByteCount{}) {
-        if (free_count_ == 0 || bytes.value() > max_transfer_) {
-            return refuse(bytes.value());
+        Slot* const slot = bytes.value() <= max_transfer_ ? take_slot(layout_.next) : nullptr;
+        if (slot == nullptr) {
+            return refuse(bytes.value(), bytes.value());
         }
-        const PrpPair prps =
-            build_prps(data, bytes.value(), lists_of(free_[free_count_ - 1] & slot_mask_), page_shift_);
+        const PrpPair prps = build_prps(data, bytes.value(), lists_of(*slot), page_shift_);
         if (prps.refusal != Refusal::none) {
             return Submitted{prps.refusal, prps.segment};
         }
@@ -170,7 +202,7 @@ Submitted QueuePair::submit(const Command& command, std::span<const iommu::Exten
     } else if (!data.empty()) {
         return Submitted{Refusal::length_mismatch};
     }
-    return submit(filled, cookie);
+    return submit(filled, cookie); // takes the same slot
 }
 
 Submitted QueuePair::flush(Nsid nsid, std::uint64_t cookie) noexcept {
@@ -180,7 +212,8 @@ Submitted QueuePair::flush(Nsid nsid, std::uint64_t cookie) noexcept {
     return submit(command, cookie);
 }
 
-Submitted QueuePair::write_zeroes(BlockFormat format, Lba lba, std::uint32_t blocks, std::uint64_t cookie) noexcept {
+Submitted QueuePair::write_zeroes(const BlockFormat& format, Lba lba, std::uint32_t blocks,
+                                  std::uint64_t cookie) noexcept {
     if (blocks == 0 || blocks > 65536) {
         return Submitted{blocks == 0 ? Refusal::empty : Refusal::too_long};
     }
@@ -193,21 +226,20 @@ Submitted QueuePair::write_zeroes(BlockFormat format, Lba lba, std::uint32_t blo
     return submit(command, cookie);
 }
 
-// A completion whose slot is not just "this CID, in flight". True: it ends a live command all the same.
+// A completion whose slot does not hold just its CID. True: it ends a live command all the same.
 bool QueuePair::take_odd_completion(std::uint32_t dword3) noexcept {
     Slot& slot = slots_[dword3 & slot_mask_];
-    const bool outstanding = (slot.state & in_flight) != 0 && (slot.state & 0xffffU) == (dword3 & 0xffffU);
-    if (!outstanding) {
+    if (slot.free != 0 || (slot.marks & unusable) != 0 || slot.cid != static_cast<std::uint16_t>(dword3)) {
         ++counters_.stray;
         return false;
     }
-    if ((slot.state & draining) != 0) {
+    if ((slot.marks & draining) != 0) {
         --drain_remaining_;
     }
-    if ((slot.state & retired) != 0) {
+    if ((slot.marks & retired) != 0) {
         ++counters_.late;
-        slot.state = 0;
-        free_[free_count_++] = static_cast<std::uint16_t>(dword3 + cid_step_);
+        --outstanding_;
+        slot.free = 1;
         return false;
     }
     return true;
@@ -217,47 +249,80 @@ bool QueuePair::take_odd_completion(std::uint32_t dword3) noexcept {
 // more, so every command ends here and its identifier is free.
 std::size_t QueuePair::end_after_reset(std::span<Completion> out) noexcept {
     max_transfer_ = 0;
+    pointer_limit_ = 0;
     std::size_t count = 0;
+    count_submitted(); // those that the controller never heard of end here too
+    layout_.rung = layout_.next;
     for (; reset_cursor_ < capacity_ && count < out.size(); ++reset_cursor_) {
         Slot& slot = slots_[reset_cursor_];
-        if ((slot.state & in_flight) == 0) {
+        if (slot.free != 0) {
             continue;
         }
-        const std::uint32_t cid = slot.state & 0xffffU;
-        if ((slot.state & retired) == 0) { // a timed-out command was reported already
-            out[count++] = {slot.cookie, 0, cid, Outcome::reset};
+        if ((slot.marks & retired) == 0) { // a timed-out command was reported already
+            out[count++] = Completion::without_answer(slot.cookie, Cid{slot.cid}, Outcome::reset);
         }
-        slot.state = 0;
-        free_[free_count_++] = static_cast<std::uint16_t>(cid + cid_step_);
+        slot.free = 1;
+        --outstanding_;
     }
-    if (outstanding() == 0 && resources_->reader.behind()) {
+    if (outstanding_ == 0 && resources_->reader.behind()) {
         drain_epoch_ = 0;
         resources_->reader.announce(resources_->reader.epoch());
     }
     return count;
 }
 
+void QueuePair::set_timeout(std::chrono::nanoseconds timeout) noexcept {
+    note_deadlines(now()); // what is in flight keeps the time that it was given
+    timeout_ = positive(timeout);
+    next_scan_ = 0;
+}
+
+bool QueuePair::set_command_timeout(Cid cid, std::chrono::nanoseconds timeout) noexcept {
+    Slot& slot = slots_[cid.value() & slot_mask_];
+    if (slot.free != 0 || (slot.marks & (unusable | retired)) != 0 || slot.cid != cid.value()) {
+        return false;
+    }
+    slot.marks |= timed;
+    slot.deadline = positive(timeout) == 0 ? never : now() + positive(timeout);
+    next_scan_ = 0;
+    return true;
+}
+
+// Gives every command in flight that has none a deadline, counted from `time`.
+void QueuePair::note_deadlines(std::uint64_t time) noexcept {
+    for (std::uint32_t i = 0; i < capacity_; ++i) {
+        Slot& slot = slots_[i];
+        if (slot.free == 0 && (slot.marks & timed) == 0) {
+            slot.marks |= timed;
+            slot.deadline = timeout_ == 0 ? never : time + timeout_;
+        }
+    }
+}
+
+// Deadlines cost the submission nothing: a command gets its own when it is first looked at here. Looks are timeout / 32
+// apart, so few commands live to see one.
 std::size_t QueuePair::end_timed_out(std::span<Completion> out) noexcept {
-    if (earliest_deadline_ == never || out.empty()) {
+    if (outstanding_ == 0 || out.empty()) {
         return 0;
     }
     const std::uint64_t time = now();
-    if (time < earliest_deadline_) {
+    if (time < next_scan_) {
         return 0;
     }
+    note_deadlines(time);
     std::size_t count = 0;
-    earliest_deadline_ = never;
+    next_scan_ = timeout_ == 0 ? never : time + timeout_ / 32;
     for (std::uint32_t i = 0; i < capacity_; ++i) {
         Slot& slot = slots_[i];
-        if ((slot.state & (in_flight | retired)) != in_flight) {
+        if (slot.free != 0 || (slot.marks & retired) != 0) {
             continue;
         }
         if (slot.deadline <= time && count < out.size()) {
-            out[count++] = {slot.cookie, 0, slot.state & 0xffffU, Outcome::timed_out};
-            slot.state |= retired;
+            out[count++] = Completion::without_answer(slot.cookie, Cid{slot.cid}, Outcome::timed_out);
+            slot.marks |= retired;
             ++counters_.timed_out;
         } else {
-            earliest_deadline_ = std::min(earliest_deadline_, slot.deadline);
+            next_scan_ = std::min(next_scan_, slot.deadline);
         }
     }
     return count;
@@ -270,8 +335,8 @@ void QueuePair::drain() noexcept {
         drain_epoch_ = resources_->reader.epoch();
         drain_remaining_ = 0;
         for (std::uint32_t i = 0; i < capacity_; ++i) {
-            if ((slots_[i].state & in_flight) != 0) {
-                slots_[i].state |= draining;
+            if (slots_[i].free == 0) {
+                slots_[i].marks |= draining;
                 ++drain_remaining_;
             }
         }
@@ -285,7 +350,7 @@ void QueuePair::drain() noexcept {
 std::uint32_t QueuePair::timed_out_outstanding() const noexcept {
     std::uint32_t count = 0;
     for (std::uint32_t i = 0; i < capacity_; ++i) {
-        count += (slots_[i].state & retired) != 0 ? 1 : 0;
+        count += slots_[i].free == 0 && (slots_[i].marks & retired) != 0 ? 1 : 0;
     }
     return count;
 }
@@ -316,6 +381,8 @@ Result<void> QueuePair::attach(memory::Registry& registry) {
                     "Poll until nothing is outstanding: commands in flight use memory of the present registry");
     }
     resources_->reader = registry.attach();
+    index_root_ = resources_->reader.index_root();
+    pointer_limit_ = max_transfer_;
     drain_epoch_ = 0;
     return {};
 }
@@ -333,11 +400,11 @@ Result<void> QueuePair::restart() {
     if (!generation) {
         return tl::unexpected{generation.error()};
     }
-    layout_.tail = layout_.rung_tail = layout_.head = 0;
-    layout_.phase = 1;
+    layout_.restart();
     reset_cursor_ = 0;
-    earliest_deadline_ = never;
+    next_scan_ = 0;
     max_transfer_ = max_transfer_alive_;
+    pointer_limit_ = index_root_ != nullptr ? max_transfer_ : 0;
     generation_ = *generation;
     return {};
 }

@@ -29,6 +29,9 @@ class RealSystem final : public System {
         return ::mmap(address, length, protection, flags, fd, offset);
     }
     int munmap(void* address, std::size_t length) override { return ::munmap(address, length); }
+    int mprotect(void* address, std::size_t length, int protection) override {
+        return ::mprotect(address, length, protection);
+    }
     ssize_t read(int fd, void* data, std::size_t length) override { return ::read(fd, data, length); }
     ssize_t write(int fd, const void* data, std::size_t length) override { return ::write(fd, data, length); }
     ssize_t pread(int fd, void* data, std::size_t length, off_t offset) override {

@@ -64,8 +64,20 @@ class Reader {
     /// Translates [pointer, pointer + bytes): the first extent. Hot: no lock, no allocation.
     /// Refuses: no_registry, not_registered, out_of_bounds (no single registration holds all of it), empty.
     [[nodiscard]] Resolution resolve(const void* pointer, ByteCount bytes) const noexcept {
-        return TranslationIndex::resolve(root_, reinterpret_cast<std::uintptr_t>(pointer), bytes.value());
+        if (root_ == nullptr) [[unlikely]] {
+            return {{}, Refusal::no_registry};
+        }
+        const auto start = reinterpret_cast<std::uintptr_t>(pointer);
+        std::uint64_t address = 0;
+        if (bytes.value() - 1 < (std::uint64_t{1} << 32) &&
+            TranslationIndex::try_resolve(root_, start, bytes.value(), address)) [[likely]] {
+            return {{DmaAddress{address}, bytes}, Refusal::none};
+        }
+        return TranslationIndex::resolve(root_, start, bytes.value());
     }
+    /// What TranslationIndex::try_resolve() takes, for a queue to keep at hand while the reader lives; null when
+    /// detached.
+    [[nodiscard]] const TranslationIndex::Slot* index_root() const noexcept { return root_; }
 
     /// True when registrations were removed since the last announce(): their memory waits for this reader.
     [[nodiscard]] bool behind() const noexcept { return epoch_->load(std::memory_order_acquire) != announced_; }
@@ -81,13 +93,11 @@ class Reader {
     struct Seat;
     std::shared_ptr<Registry> registry_;
     Seat* seat_ = nullptr;
-    // A detached reader points at an index and an epoch that are always empty, so the hot path has nothing to check.
-    const TranslationIndex::Slot* root_ = empty_root();
-    const std::atomic<std::uint64_t>* epoch_ = &no_epoch;
+    const TranslationIndex::Slot* root_ = nullptr;
+    const std::atomic<std::uint64_t>* epoch_ = &no_epoch; // a detached reader is never behind
     std::uint64_t announced_ = 0;
 
     static const std::atomic<std::uint64_t> no_epoch;
-    static const TranslationIndex::Slot* empty_root() noexcept;
 };
 
 /// From pointers to addresses that the devices of one AddressSpace may use, with proof: outside a live registration
@@ -126,7 +136,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
     /// unregistering do it too.
     std::size_t reclaim();
     [[nodiscard]] std::size_t live_count() const;
-    /// Bytes of the index's tables.
+    /// Bytes of the index's leaves.
     [[nodiscard]] ByteCount index_memory() const;
     [[nodiscard]] const std::shared_ptr<iommu::AddressSpace>& address_space() const noexcept { return space_; }
 

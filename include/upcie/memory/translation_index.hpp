@@ -29,7 +29,7 @@ struct Run {
     std::uint64_t address;
 };
 
-/// What the hot path knows of one registration. Immutable once it can be found.
+/// What translation knows of one registration. Immutable once it can be found.
 struct TranslationRecord {
     std::uint64_t base = 0;          ///< the pointer registered
     std::uint64_t length = 0;        ///< bytes
@@ -52,90 +52,102 @@ struct TranslationRecord {
     [[nodiscard]] Resolution resolve_in_runs(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 };
 
-/// From a pointer to the record that holds it: a radix tree over 48-bit addresses in 4 KiB pages, in three levels of
-/// 2^18, 2^9 and 2^9 entries. A registration that fills a whole upper entry stands there itself, so the tree grows with
-/// the number of registrations and their fragmentation, not with their size. Pages that several registrations touch
-/// hold a list of them.
+/// From a pointer to its device address: a table of two levels over 48-bit addresses.
 ///
-/// Threads: one writer (the Registry's lock) beside any number of readers. A reader may still hold what it found after
-/// it was removed: the writer passes replaced lists to `retire` and frees them when no reader can hold them any more.
+/// The root has an entry for each 2 MiB; only the parts of it that are used take memory. A leaf describes 2 MiB in
+/// pages of 4 KiB: for a page that a single contiguous registration holds from its start, the distance from pointer to
+/// device address and where the registration ends, which is all that the fast way needs; for any page, the
+/// registrations that touch it. Leaves never change: an update publishes a new one, so a reader always sees a leaf that
+/// is true as a whole. All of a registration's whole 2 MiB share one leaf, so memory goes with the number of
+/// registrations and not with their size.
+///
+/// Threads: one writer (the Registry's lock) beside any number of readers. A reader may still hold a leaf after it was
+/// replaced: the writer passes it to `retire` and frees it when no reader can hold it any more.
 class TranslationIndex {
   public:
     static constexpr unsigned address_bits = 48;
+    /// Registrations end below this. The 4 GiB above stay empty, so that no sum of a pointer and a length that wraps
+    /// around can look as if it lay in a registration.
+    static constexpr std::uint64_t address_limit = (std::uint64_t{1} << address_bits) - (std::uint64_t{1} << 32);
 
-    /// `retire` takes over lists that were replaced. Error: ENOMEM.
+    struct Leaf;
+    using Slot = std::atomic<const Leaf*>;
+
+    /// `retire` takes over leaves that were replaced. Error: ENOMEM.
     [[nodiscard]] static Result<TranslationIndex> create(os::System& system,
-                                                         std::function<void(std::unique_ptr<std::byte[]>)> retire);
+                                                         std::function<void(std::unique_ptr<const Leaf>)> retire);
     TranslationIndex(TranslationIndex&&) noexcept = default;
     TranslationIndex& operator=(TranslationIndex&&) noexcept = delete;
     ~TranslationIndex();
 
-    /// The range must lie below 2^48 and not be empty. Where ranges overlap, the newest that holds what is asked wins.
-    void insert(const TranslationRecord& record);
+    /// Makes a record findable. It must not be empty and must end below address_limit. Error: ENOMEM.
+    Result<void> insert(const TranslationRecord& record);
+    /// The reverse; the record was inserted.
     void remove(const TranslationRecord& record);
 
-    using Slot = std::atomic<std::uintptr_t>;
     [[nodiscard]] const Slot* root() const noexcept { return root_; }
-    /// Bytes of tables made so far, the root's address space left out.
-    [[nodiscard]] ByteCount table_memory() const noexcept { return ByteCount{tables_.size() * sizeof(Table)}; }
+    /// Bytes of leaves in use.
+    [[nodiscard]] ByteCount leaf_memory() const noexcept;
 
-    /// Translates [pointer, pointer + bytes) if one record holds all of it. Hot, any thread.
-    [[nodiscard]] static Resolution resolve(const Slot* root, std::uint64_t pointer, std::uint64_t bytes) noexcept {
-        const std::uint64_t top = pointer >> root_shift;
-        if (top >= root_entries) [[unlikely]] {
-            return {{}, Refusal::not_registered};
-        }
-        std::uintptr_t value = root[top].load(std::memory_order_acquire);
-        if ((value & tag_table) != 0) [[likely]] {
-            value = entry(value, (pointer >> middle_shift) & (table_entries - 1)).load(std::memory_order_acquire);
-            if ((value & tag_table) != 0) [[likely]] {
-                value = entry(value, (pointer >> leaf_shift) & (table_entries - 1)).load(std::memory_order_acquire);
-            }
-        }
-        if (value == 0 || (value & tag_list) != 0) [[unlikely]] {
-            return resolve_in_list(value, pointer, bytes);
-        }
-        const auto* record = reinterpret_cast<const TranslationRecord*>(value);
-        const std::uint64_t offset = pointer - record->base;
-        if (offset >= record->length || bytes - 1 >= record->length - offset || record->runs != nullptr) [[unlikely]] {
-            return resolve_in_record(*record, pointer, bytes);
-        }
-        return {{DmaAddress{record->first_address + offset}, ByteCount{bytes}}, Refusal::none};
-    }
+    /// The fast way: true and the device address when one contiguous registration holds [pointer, pointer + bytes).
+    /// False says nothing: ask resolve(). `bytes` is 1 to 2^32. Hot, any thread.
+    [[nodiscard]] static bool try_resolve(const Slot* root, std::uint64_t pointer, std::uint64_t bytes,
+                                          std::uint64_t& address) noexcept;
+    /// Translates [pointer, pointer + bytes) if one registration holds all of it; where several do, the newest answers.
+    /// Lock-free, any thread. Refuses: empty, not_registered, out_of_bounds.
+    [[nodiscard]] static Resolution resolve(const Slot* root, std::uint64_t pointer, std::uint64_t bytes) noexcept;
 
   private:
-    static constexpr std::uintptr_t tag_table = 1;
-    static constexpr std::uintptr_t tag_list = 2;
-    static constexpr unsigned leaf_shift = 12;
-    static constexpr unsigned middle_shift = 21;
-    static constexpr unsigned root_shift = 30;
-    static constexpr std::size_t table_entries = 512;
-    static constexpr std::size_t root_entries = std::size_t{1} << (address_bits - root_shift);
+    static constexpr unsigned leaf_shift = 21; ///< a leaf covers 2 MiB
+    static constexpr unsigned page_shift = 12;
+    static constexpr std::size_t leaf_pages = std::size_t{1} << (leaf_shift - page_shift);
+    static constexpr std::size_t root_entries = std::size_t{1} << (address_bits - leaf_shift);
 
-    struct Table {
-        Slot slots[table_entries];
-    };
-    struct List;
+    using Candidates = std::vector<const TranslationRecord*>;
 
     TranslationIndex() = default;
-    static const Slot& entry(std::uintptr_t tagged, std::size_t index) noexcept {
-        return reinterpret_cast<const Slot*>(tagged - tag_table)[index];
+    static std::size_t root_index(std::uint64_t pointer) noexcept {
+        return (pointer << (64 - address_bits)) >> (64 - address_bits + leaf_shift);
     }
-    static Resolution resolve_in_list(std::uintptr_t value, std::uint64_t pointer, std::uint64_t bytes) noexcept;
-    static Resolution resolve_in_record(const TranslationRecord& record, std::uint64_t pointer,
-                                        std::uint64_t bytes) noexcept;
+    Result<void> make_writable(std::size_t first, std::size_t last);
+    void publish(std::size_t index, Leaf* leaf);
+    template <class Change>
+    static void update_pages(Leaf& leaf, std::size_t index, const TranslationRecord& record, Change change);
 
-    void update(Slot* slots, unsigned shift, std::size_t first_slot, std::size_t last_slot, std::uint64_t slots_base,
-                std::uint64_t first_page, std::uint64_t last_page, const TranslationRecord& record, bool add);
-    void add_to_slot(Slot& slot, const TranslationRecord& record);
-    void remove_from_slot(Slot& slot, const TranslationRecord& record);
-    Table& split(Slot& slot);
-    void release(List* list);
-
+    os::System* system_ = nullptr;
     os::Mapping root_memory_;
     Slot* root_ = nullptr;
-    std::vector<std::unique_ptr<Table>> tables_;
-    std::function<void(std::unique_ptr<std::byte[]>)> retire_;
+    std::size_t leaf_count_ = 0;
+    std::vector<bool> writable_; ///< by page of the root
+    std::function<void(std::unique_ptr<const Leaf>)> retire_;
 };
+
+/// 2 MiB of pointers. Immutable once published, but for `references`, which only the writer touches.
+struct TranslationIndex::Leaf {
+    struct Fast {
+        std::uint64_t delta = 0; ///< device address less pointer, modulo 2^64
+        std::uint64_t end = 0;   ///< first pointer past what may be used; 0: the slow way
+    };
+    struct Span {
+        std::uint32_t first = 0; ///< in `records`
+        std::uint32_t count = 0;
+    };
+    Fast fast[leaf_pages];
+    Span pages[leaf_pages];
+    Candidates records;                 ///< what touches a page, newest first
+    std::uint32_t touches = 0;          ///< entries of `records` that a page refers to
+    mutable std::size_t references = 0; ///< root entries that point here
+};
+
+inline bool TranslationIndex::try_resolve(const Slot* root, std::uint64_t pointer, std::uint64_t bytes,
+                                          std::uint64_t& address) noexcept {
+    const Leaf* leaf = root[root_index(pointer)].load(std::memory_order_acquire);
+    if (leaf == nullptr) [[unlikely]] {
+        return false;
+    }
+    const Leaf::Fast& fast = leaf->fast[(pointer >> page_shift) & (leaf_pages - 1)];
+    address = pointer + fast.delta;
+    return pointer + bytes - 1 < fast.end;
+}
 
 } // namespace upcie::memory

@@ -67,7 +67,7 @@ struct CompletionEntry {
 static_assert(sizeof(CompletionEntry) == 16 && std::is_standard_layout_v<CompletionEntry>);
 
 /// How a command ended.
-enum class Outcome : std::uint32_t {
+enum class Outcome : std::uint8_t {
     completed = 0, ///< the controller answered: see status()
     timed_out =
         1,     ///< its deadline passed; its CID and its memory stay with the controller until it answers or is reset
@@ -78,15 +78,21 @@ enum class Outcome : std::uint32_t {
 struct Completion {
     std::uint64_t cookie = 0; ///< the caller's own, as given at submission
     std::uint64_t result = 0; ///< dwords 0 and 1 of the completion entry; 0 when it did not complete
-    std::uint32_t cid_phase_status = 0;
-    Outcome outcome = Outcome::completed;
+    std::uint64_t ended = 0;  ///< dword 3 of the completion entry, and the outcome from bit 32 on: see the accessors
 
-    [[nodiscard]] constexpr Cid cid() const noexcept { return Cid{static_cast<std::uint16_t>(cid_phase_status)}; }
-    [[nodiscard]] constexpr Status status() const noexcept {
-        return Status{static_cast<std::uint16_t>(cid_phase_status >> 17)};
-    }
+    [[nodiscard]] constexpr Cid cid() const noexcept { return Cid{static_cast<std::uint16_t>(ended)}; }
+    [[nodiscard]] constexpr Status status() const noexcept { return Status{static_cast<std::uint16_t>(ended >> 17)}; }
+    [[nodiscard]] constexpr Outcome outcome() const noexcept { return static_cast<Outcome>(ended >> 32); }
     /// True when the controller completed it without error: the only case in which data may be used.
-    [[nodiscard]] constexpr bool ok() const noexcept { return outcome == Outcome::completed && status().ok(); }
+    [[nodiscard]] constexpr bool ok() const noexcept {
+        constexpr std::uint64_t type_and_code = std::uint64_t{0x7ff} << 17;
+        constexpr std::uint64_t any_outcome = std::uint64_t{0xff} << 32;
+        return (ended & (type_and_code | any_outcome)) == 0;
+    }
+
+    [[nodiscard]] static constexpr Completion without_answer(std::uint64_t cookie, Cid cid, Outcome outcome) noexcept {
+        return {cookie, 0, cid.value() | (std::uint64_t{static_cast<std::uint8_t>(outcome)} << 32)};
+    }
 };
 static_assert(sizeof(Completion) == 24 && std::is_standard_layout_v<Completion>);
 

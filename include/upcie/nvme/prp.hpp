@@ -44,27 +44,44 @@ struct PrpPair {
     return pages;
 }
 
-/// Writes `count` entries that step by one page from `address`. Two at a time: the loop is the cost of a large I/O.
+/// Writes `count` entries that step by one page from `address`. Eight at a time in four lanes that do not wait for each
+/// other: this loop is the cost of a large I/O.
 inline void fill_contiguous_prps(std::uint64_t* entries, std::uint64_t count, std::uint64_t address,
                                  std::uint64_t page) noexcept {
-    typedef std::uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
-    Pair pair = {address, address + page};
-    const Pair step = {page * 2, page * 2};
-    std::uint64_t* const end = entries + count;
-    while (end - entries >= 8) {
-        const Pair second = pair + step;
-        const Pair third = second + step;
-        const Pair fourth = third + step;
-        *reinterpret_cast<Pair*>(entries) = pair;
-        *reinterpret_cast<Pair*>(entries + 2) = second;
-        *reinterpret_cast<Pair*>(entries + 4) = third;
-        *reinterpret_cast<Pair*>(entries + 6) = fourth;
-        pair = fourth + step;
-        entries += 8;
+    typedef std::uint64_t Pair __attribute__((vector_size(16)));
+    typedef std::uint64_t StoredPair __attribute__((vector_size(16), aligned(8), may_alias));
+    const auto store = [](std::uint64_t* place, Pair pair) { *reinterpret_cast<StoredPair*>(place) = pair; };
+    const std::uint64_t two = page * 2;
+    const Pair two_pages = {two, two};
+    Pair a = {address, address + page};
+    Pair b = a + two_pages;
+    Pair c = b + two_pages;
+    Pair d = c + two_pages;
+    const Pair eight_pages = {two * 4, two * 4};
+    for (std::uint64_t* const end = entries + (count & ~std::uint64_t{7}); entries != end; entries += 8) {
+        store(entries, a);
+        store(entries + 2, b);
+        store(entries + 4, c);
+        store(entries + 6, d);
+        a += eight_pages;
+        b += eight_pages;
+        c += eight_pages;
+        d += eight_pages;
     }
-    address = pair[0];
-    for (; entries != end; ++entries, address += page) {
-        *entries = address;
+    if ((count & 4) != 0) {
+        store(entries, a);
+        store(entries + 2, b);
+        entries += 4;
+        a = c;
+        b = d;
+    }
+    if ((count & 2) != 0) {
+        store(entries, a);
+        entries += 2;
+        a = b;
+    }
+    if ((count & 1) != 0) {
+        *entries = a[0];
     }
 }
 
@@ -179,18 +196,16 @@ template <class NextExtent>
     if ((address & 3) != 0) [[unlikely]] {
         return {0, 0, Refusal::misaligned, 0};
     }
-    const std::uint64_t first = page - (address & (page - 1));
-    if (bytes <= first) {
-        return {address, 0, Refusal::none, 0};
-    }
-    const std::uint64_t entries = (bytes - first + page - 1) >> page_shift;
-    if (entries == 1) {
-        return {address, address + first, Refusal::none, 0};
+    const std::uint64_t inside = address & (page - 1);
+    const std::uint64_t second = address - inside + page;
+    const std::uint64_t entries = (inside + bytes - 1) >> page_shift; // after PRP entry 1
+    if (entries <= 1) {
+        return {address, entries == 0 ? 0 : second, Refusal::none, 0};
     }
     if (entries > (page >> 3) || lists.count == 0) [[unlikely]] {
         return {0, 0, Refusal::too_long, 0};
     }
-    fill_contiguous_prps(lists.cpu, entries, address + first, page);
+    fill_contiguous_prps(lists.cpu, entries, second, page);
     return {address, lists.addresses[0], Refusal::none, 0};
 }
 

@@ -53,49 +53,65 @@ struct QueueLayout {
     std::uint64_t* prp_lists = nullptr; ///< CPU address of the first command's list page(s)
     std::uint32_t prp_list_stride = 0;  ///< bytes from one command's list pages to the next's
     std::uint32_t entries = 0;          ///< of each ring; one stays empty
-    std::uint32_t tail = 0;             ///< next submission entry to fill
-    std::uint32_t rung_tail = 0;        ///< what the controller was last told
-    std::uint32_t head = 0;             ///< next completion entry to look at
-    std::uint32_t phase = 1;            ///< phase bit that marks a new completion entry
 
-    /// The entry that the next command goes into.
-    [[nodiscard]] UPCIE_DEVICE Command& next_submission() noexcept { return submission[tail]; }
+    // Where it stands. Pointers and a pre-shifted phase bit: no multiplication and no shift on the way of a command.
+    Command* next = nullptr;             ///< submission entry to fill next
+    Command* submission_end = nullptr;   ///< one past the last submission entry
+    Command* rung = nullptr;             ///< up to here the controller has been told
+    CompletionEntry* upcoming = nullptr; ///< completion entry to look at next
+    std::uint32_t phase = phase_bit;     ///< bit 16 of the dword 3 that marks a new completion entry
 
-    UPCIE_DEVICE void advance_tail() noexcept {
-        const std::uint32_t next = tail + 1;
-        tail = next == entries ? 0 : next;
+    static constexpr std::uint32_t phase_bit = 1U << 16;
+
+    /// Back to the state of a queue just created. The completion ring must be zero again.
+    UPCIE_DEVICE void restart() noexcept {
+        next = rung = submission;
+        submission_end = submission + entries;
+        upcoming = completion;
+        phase = phase_bit;
+    }
+
+    [[nodiscard]] UPCIE_DEVICE std::uint32_t tail() const noexcept {
+        return static_cast<std::uint32_t>(next - submission);
+    }
+    [[nodiscard]] UPCIE_DEVICE std::uint32_t head() const noexcept {
+        return static_cast<std::uint32_t>(upcoming - completion);
+    }
+
+    /// `next` has been filled.
+    UPCIE_DEVICE void advance_tail() noexcept { advance_tail_from(next); }
+    /// The same for a caller that has `next` at hand.
+    UPCIE_DEVICE void advance_tail_from(Command* filled) noexcept {
+        Command* const following = filled + 1;
+        next = following == submission_end ? submission : following;
     }
 
     /// Tells the controller about all entries filled since the last call (Base Specification 2.0, section 3.3.1).
     UPCIE_DEVICE void ring_submission() noexcept {
-        rung_tail = tail;
+        rung = next;
         store_barrier();
-        __atomic_store_n(submission_doorbell, tail, __ATOMIC_RELEASE);
+        __atomic_store_n(submission_doorbell, tail(), __ATOMIC_RELEASE);
     }
 
-    /// True when the entry at `head` is new; `cid_phase_status` is its dword 3, and the rest of it may be read.
+    /// True when `upcoming` is new; `cid_phase_status` is its dword 3, and the rest of it may be read.
     [[nodiscard]] UPCIE_DEVICE bool peek_completion(std::uint32_t& cid_phase_status) const noexcept {
-        const std::uint32_t dword3 = __atomic_load_n(&completion[head].cid_phase_status, __ATOMIC_ACQUIRE);
-        if (((dword3 >> 16) & 1U) != phase) {
+        cid_phase_status = __atomic_load_n(&upcoming->cid_phase_status, __ATOMIC_ACQUIRE);
+        if (((cid_phase_status ^ phase) & phase_bit) != 0) {
             return false;
         }
         load_barrier();
-        cid_phase_status = dword3;
         return true;
     }
 
     UPCIE_DEVICE void advance_head() noexcept {
-        const std::uint32_t next = head + 1;
-        if (next == entries) {
-            head = 0;
-            phase ^= 1U;
-        } else {
-            head = next;
+        if (++upcoming == completion + entries) {
+            upcoming = completion;
+            phase ^= phase_bit;
         }
     }
 
     /// Gives all completion entries looked at back to the controller.
-    UPCIE_DEVICE void ring_completion() noexcept { __atomic_store_n(completion_doorbell, head, __ATOMIC_RELEASE); }
+    UPCIE_DEVICE void ring_completion() noexcept { __atomic_store_n(completion_doorbell, head(), __ATOMIC_RELEASE); }
 };
 static_assert(std::is_standard_layout_v<QueueLayout>);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
-
-#include <time.h>
 
 #include <upcie/memory/buffer.hpp>
 #include <upcie/memory/registry.hpp>
@@ -26,7 +26,7 @@ namespace upcie::nvme {
 /// Which namespace a command is for and how large its blocks are: all that the hot path has to know of it.
 struct BlockFormat {
     Nsid nsid;
-    std::uint8_t block_shift = 9; ///< log2 of the bytes of a block
+    std::uint32_t block_shift = 9; ///< log2 of the bytes of a block
 };
 
 /// What came of a submission: the command's identifier, or why there is none.
@@ -110,22 +110,22 @@ class QueuePair {
 
     /// Reads `blocks` blocks from `lba` into registered memory. Refuses: no_registry, not_registered, out_of_bounds,
     /// empty, too_long, misaligned, segment_misaligned.
-    [[nodiscard]] Submitted read(BlockFormat format, Lba lba, std::uint32_t blocks, void* data,
-                                 std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted read(const BlockFormat& format, Lba lba, std::uint32_t blocks,
+                                                     void* data, std::uint64_t cookie) noexcept {
         return transfer(IoOpcode::read, format, lba, blocks, data, cookie);
     }
     /// Writes likewise.
-    [[nodiscard]] Submitted write(BlockFormat format, Lba lba, std::uint32_t blocks, const void* data,
-                                  std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted write(const BlockFormat& format, Lba lba, std::uint32_t blocks,
+                                                      const void* data, std::uint64_t cookie) noexcept {
         return transfer(IoOpcode::write, format, lba, blocks, data, cookie);
     }
     /// The same with one extent that was resolved already (a Registration's). Refuses also: length_mismatch.
-    [[nodiscard]] Submitted read(BlockFormat format, Lba lba, std::uint32_t blocks, iommu::Extent data,
-                                 std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted read(const BlockFormat& format, Lba lba, std::uint32_t blocks,
+                                                     iommu::Extent data, std::uint64_t cookie) noexcept {
         return transfer(IoOpcode::read, format, lba, blocks, data, cookie);
     }
-    [[nodiscard]] Submitted write(BlockFormat format, Lba lba, std::uint32_t blocks, iommu::Extent data,
-                                  std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted write(const BlockFormat& format, Lba lba, std::uint32_t blocks,
+                                                      iommu::Extent data, std::uint64_t cookie) noexcept {
         return transfer(IoOpcode::write, format, lba, blocks, data, cookie);
     }
     /// Any command as it stands: the caller fills all but the CID, PRPs included.
@@ -134,18 +134,23 @@ class QueuePair {
     [[nodiscard]] Submitted submit(const Command& command, std::span<const iommu::Extent> data, ByteCount bytes,
                                    std::uint64_t cookie) noexcept;
     /// A vector of extents for a read or write of `blocks` blocks.
-    [[nodiscard]] Submitted transfer(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
+    [[nodiscard]] Submitted transfer(IoOpcode opcode, const BlockFormat& format, Lba lba, std::uint32_t blocks,
                                      std::span<const iommu::Extent> data, std::uint64_t cookie) noexcept;
     [[nodiscard]] Submitted flush(Nsid nsid, std::uint64_t cookie) noexcept;
     /// Refuses: empty, too_long (65536 blocks at most).
-    [[nodiscard]] Submitted write_zeroes(BlockFormat format, Lba lba, std::uint32_t blocks,
+    [[nodiscard]] Submitted write_zeroes(const BlockFormat& format, Lba lba, std::uint32_t blocks,
                                          std::uint64_t cookie) noexcept;
-    /// The deadline of commands submitted from now on; 0: none.
+    /// The time that commands are given, those in flight included unless they were given their own; 0: any time.
+    /// Deadlines are looked at when a poll finds nothing, and at every 64th: a command is timed out at its deadline or
+    /// up to 1/32 of the time given later (the coarse clock's few milliseconds at least), never before.
     void set_timeout(std::chrono::nanoseconds timeout) noexcept;
+    /// Gives one outstanding command a time of its own, counted from now (a Format may take hours). False: no such CID.
+    bool set_command_timeout(Cid cid, std::chrono::nanoseconds timeout) noexcept;
 
     /// Tells the controller about everything submitted since the last call: one doorbell for all.
     void ring() noexcept {
-        if (layout_.tail != layout_.rung_tail && owner_generation_->load(std::memory_order_acquire) == generation_) {
+        if (layout_.next != layout_.rung && owner_generation_->load(std::memory_order_acquire) == generation_) {
+            count_submitted();
             layout_.ring_submission();
         }
     }
@@ -158,29 +163,46 @@ class QueuePair {
         if (owner_generation_->load(std::memory_order_acquire) != generation_) [[unlikely]] {
             return end_after_reset(out);
         }
-        std::size_t count = 0;
-        std::uint32_t dword3 = 0;
-        const std::uint32_t head = layout_.head;
-        while (count < out.size() && layout_.peek_completion(dword3)) {
-            const CompletionEntry& entry = layout_.completion[layout_.head];
-            Slot& slot = slots_[dword3 & slot_mask_];
-            if (slot.state != ((dword3 & 0xffffU) | in_flight)) [[unlikely]] {
-                if (!take_odd_completion(dword3)) {
-                    layout_.advance_head();
-                    continue;
+        Completion* next = out.data();
+        Completion* const last = next + out.size();
+        CompletionEntry* const ring_end = layout_.completion + layout_.entries;
+        CompletionEntry* upcoming = layout_.upcoming;
+        std::uint32_t phase = layout_.phase;
+        bool more = next != last;
+        while (more) {
+            // As far as both the ring and `out` reach without looking at their ends.
+            CompletionEntry* const until = upcoming + std::min(ring_end - upcoming, last - next);
+            while (upcoming != until) {
+                const std::uint32_t dword3 = __atomic_load_n(&upcoming->cid_phase_status, __ATOMIC_ACQUIRE);
+                if (((dword3 ^ phase) & QueueLayout::phase_bit) != 0) {
+                    more = false;
+                    break;
                 }
+                load_barrier();
+                Slot& slot = slots_[dword3 & slot_mask_];
+                ++upcoming;
+                if (word_of(slot) != (dword3 & 0xffffU)) [[unlikely]] {
+                    if (!take_odd_completion(dword3)) {
+                        continue;
+                    }
+                }
+                slot.free = 1;
+                std::uint64_t result = 0;
+                std::memcpy(&result, upcoming - 1, sizeof result);
+                *next++ = {slot.cookie, result, dword3};
             }
-            slot.state = 0;
-            Completion& completion = out[count++];
-            completion.cookie = slot.cookie;
-            completion.result = entry.result_low | (std::uint64_t{entry.result_high} << 32);
-            completion.cid_phase_status = dword3;
-            completion.outcome = Outcome::completed;
-            free_[free_count_++] = static_cast<std::uint16_t>(dword3 + cid_step_);
-            layout_.advance_head();
+            if (upcoming == ring_end) {
+                upcoming = layout_.completion;
+                phase ^= QueueLayout::phase_bit;
+            }
+            more = more && next != last;
         }
-        if (layout_.head != head) {
+        auto count = static_cast<std::size_t>(next - out.data());
+        if (upcoming != layout_.upcoming || phase != layout_.phase) {
+            layout_.upcoming = upcoming;
+            layout_.phase = phase;
             layout_.ring_completion();
+            outstanding_ -= static_cast<std::uint32_t>(count);
         }
         if (count == 0 || (++polls_ & 63U) == 0) {
             count += end_timed_out(out.subspan(count));
@@ -207,11 +229,12 @@ class QueuePair {
     /// Commands that may be outstanding: the ring's entries less one.
     [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
     /// Commands submitted and not yet handed out, the timed-out ones that the controller still holds included.
-    [[nodiscard]] std::uint32_t outstanding() const noexcept { return capacity_ - free_count_; }
+    [[nodiscard]] std::uint32_t outstanding() const noexcept { return outstanding_ + not_rung(); }
     /// True while the controller holds just this command, also after poll() reported that it timed out: its memory may
     /// be touched. False once it was answered, or ended by a reset.
     [[nodiscard]] bool is_outstanding(Cid cid) const noexcept {
-        return (slots_[cid.value() & slot_mask_].state & (0xffffU | in_flight)) == (cid.value() | in_flight);
+        const Slot& slot = slots_[cid.value() & slot_mask_];
+        return slot.free == 0 && (slot.marks & unusable) == 0 && slot.cid == cid.value();
     }
     /// Of the outstanding ones, those that poll() has reported as timed out. Looks at every slot.
     [[nodiscard]] std::uint32_t timed_out_outstanding() const noexcept;
@@ -223,140 +246,161 @@ class QueuePair {
     [[nodiscard]] const QueueLayout& layout() const noexcept { return layout_; }
 
   private:
-    // State of a slot: its present CID in 15:0 and these. A completion counts only when it equals CID | in_flight; any
-    // other bit sends it down the slow road, so that draining and time-outs cost the hot path nothing.
-    static constexpr std::uint32_t in_flight = 1U << 16;
-    static constexpr std::uint32_t retired = 1U << 17;  ///< reported as timed out
-    static constexpr std::uint32_t draining = 1U << 18; ///< the registry waits for it
+    // A slot is its command's CID and nothing else while that is in flight and nothing is to be said about it: only
+    // then does a completion match at once. Every mark sends the completion down the slow road, so that draining,
+    // deadlines and retirement cost the hot path nothing.
+    static constexpr std::uint8_t timed = 1;    ///< has a deadline by the clock
+    static constexpr std::uint8_t retired = 2;  ///< reported as timed out, still the controller's
+    static constexpr std::uint8_t draining = 4; ///< the registry waits for it
+    static constexpr std::uint8_t unusable = 8; ///< the slots are more than the queue has commands
     static constexpr std::uint64_t never = ~std::uint64_t{0};
 
-    struct Slot {
+    /// What is known of a command. As large as a submission entry, so that the ring's offset finds the slot: the
+    /// command in entry i takes slot i, unless an older one is still in flight there.
+    struct alignas(64) Slot {
         std::uint64_t cookie = 0;
-        std::uint64_t deadline = never; ///< ns of the coarse monotonic clock
-        std::uint32_t state = 0;
-        std::uint32_t padding = 0;
+        std::uint16_t cid = 0; ///< of the command in flight, or of the last one
+        std::uint8_t free = 1;
+        std::uint8_t marks = 0;
+        std::uint32_t index = 0;
+        std::uint64_t* list = nullptr;  ///< first PRP list page
+        std::uint64_t list_address = 0; ///< its device address
+        std::uint64_t deadline = never; ///< ns of the coarse monotonic clock, where `timed`
     };
+    static_assert(sizeof(Slot) == sizeof(Command));
 
-    [[nodiscard]] static std::uint64_t now() noexcept {
-        timespec time{};
-        clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-        return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+    /// The CID, `free` and `marks` as one word: equal to a CID alone where a completion with it ends the command.
+    [[nodiscard]] static std::uint32_t word_of(const Slot& slot) noexcept {
+        std::uint32_t word = 0;
+        std::memcpy(&word, &slot.cid, sizeof word);
+        return word;
     }
+    static void set_in_flight(Slot& slot, std::uint32_t cid) noexcept { std::memcpy(&slot.cid, &cid, sizeof cid); }
 
-    [[nodiscard]] PrpListPages lists_of(std::uint32_t slot) const noexcept {
-        return {reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(layout_.prp_lists) +
-                                                 std::size_t{slot} * layout_.prp_list_stride),
-                list_addresses_ + std::size_t{slot} * list_pages_, list_pages_};
-    }
-
-    /// First command of a batch: looks at the clock once for all of it.
-    void begin_batch() noexcept;
-
-    /// Takes the CID off the free ones and notes the command as in flight.
-    std::uint16_t take_cid(std::uint64_t cookie) noexcept {
-        if (layout_.tail == layout_.rung_tail) {
-            begin_batch();
+    /// The slot for the command that goes into `entry`, or null when the queue is full.
+    [[nodiscard]] Slot* take_slot(const Command* entry) noexcept {
+        auto* slot = reinterpret_cast<Slot*>(reinterpret_cast<std::uintptr_t>(entry) + slots_from_submission_);
+        if (slot->free == 0) [[unlikely]] {
+            slot = find_free_slot();
         }
-        const std::uint16_t cid = free_[--free_count_];
-        Slot& slot = slots_[cid & slot_mask_];
-        slot.cookie = cookie;
-        slot.deadline = batch_deadline_;
-        slot.state = cid | in_flight;
-        return cid;
+        return slot;
     }
 
-    [[nodiscard]] Submitted place(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks, PrpPair prps,
-                                  std::uint64_t cookie) noexcept {
-        const std::uint16_t cid = take_cid(cookie);
-        Command& entry = layout_.next_submission();
-        entry.opcode = static_cast<std::uint8_t>(opcode);
-        entry.flags = 0;
-        entry.cid = cid;
-        entry.nsid = format.nsid.value();
-        entry.cdw2 = 0;
-        entry.cdw3 = 0;
-        entry.mptr = 0;
-        entry.prp1 = prps.prp1;
-        entry.prp2 = prps.prp2;
-        entry.cdw10 = static_cast<std::uint32_t>(lba.value());
-        entry.cdw11 = static_cast<std::uint32_t>(lba.value() >> 32);
+    [[gnu::always_inline]] Submitted place(Slot& slot, IoOpcode opcode, const BlockFormat& format, Lba lba,
+                                           std::uint32_t blocks, std::uint64_t prp1, std::uint64_t prp2,
+                                           std::uint64_t cookie) noexcept {
+        Command& entry = *layout_.next;
+        const auto cid = static_cast<std::uint16_t>(slot.cid + cid_step_);
+        set_in_flight(slot, cid);
+        slot.cookie = cookie;
+        // Two zero stores of 16 bytes cover dwords 2 to 5 and 12 to 15.
+        typedef std::uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+        *reinterpret_cast<Pair*>(&entry.cdw2) = Pair{};
+        *reinterpret_cast<Pair*>(&entry.cdw12) = Pair{};
+        // Dwords 0 and 1 at once: opcode, no flags, CID, namespace.
+        const std::uint64_t head =
+            static_cast<std::uint8_t>(opcode) | (std::uint64_t{cid} << 16) | (std::uint64_t{format.nsid.value()} << 32);
+        std::memcpy(&entry, &head, sizeof head);
+        entry.prp1 = prp1;
+        entry.prp2 = prp2;
+        std::memcpy(&entry.cdw10, &lba, sizeof lba);
         entry.cdw12 = blocks - 1;
-        entry.cdw13 = 0;
-        entry.cdw14 = 0;
-        entry.cdw15 = 0;
-        layout_.advance_tail();
+        layout_.advance_tail_from(&entry);
         return Submitted{Cid{cid}};
     }
 
-    [[nodiscard]] Submitted transfer(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
-                                     const void* data, std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted transfer(IoOpcode opcode, const BlockFormat& format, Lba lba,
+                                                         std::uint32_t blocks, const void* data,
+                                                         std::uint64_t cookie) noexcept {
         const std::uint64_t bytes = std::uint64_t{blocks} << format.block_shift;
-        if (free_count_ == 0 || bytes - 1 >= max_transfer_) [[unlikely]] {
-            return refuse(bytes);
-        }
-        const memory::Resolution resolution = resources_->reader.resolve(data, ByteCount{bytes});
-        if (!resolution) [[unlikely]] {
-            return refuse(resolution.refusal);
-        }
-        if (resolution.extent.length.value() != bytes) [[unlikely]] {
+        std::uint64_t address = 0;
+        if (bytes - 1 >= pointer_limit_ ||
+            !memory::TranslationIndex::try_resolve(index_root_, reinterpret_cast<std::uintptr_t>(data), bytes, address))
+            [[unlikely]] {
             return transfer_scattered(opcode, format, lba, blocks, data, cookie);
         }
-        return transfer(opcode, format, lba, blocks, resolution.extent, cookie);
+        return transfer_contiguous(opcode, format, lba, blocks, address, bytes, cookie);
     }
 
-    [[nodiscard]] Submitted transfer(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
-                                     iommu::Extent data, std::uint64_t cookie) noexcept {
+    [[nodiscard, gnu::always_inline]] Submitted transfer(IoOpcode opcode, const BlockFormat& format, Lba lba,
+                                                         std::uint32_t blocks, iommu::Extent data,
+                                                         std::uint64_t cookie) noexcept {
         const std::uint64_t bytes = std::uint64_t{blocks} << format.block_shift;
-        if (free_count_ == 0 || bytes - 1 >= max_transfer_ || data.length.value() != bytes) [[unlikely]] {
-            return data.length.value() != bytes && free_count_ != 0 ? Submitted{Refusal::length_mismatch}
-                                                                    : refuse(bytes);
+        if (bytes - 1 >= max_transfer_ || data.length.value() != bytes) [[unlikely]] {
+            return refuse(bytes, data.length.value());
         }
-        const PrpPair prps = build_contiguous_prps(data.address.value(), bytes,
-                                                   lists_of(free_[free_count_ - 1] & slot_mask_), page_shift_);
-        if (prps.refusal != Refusal::none) [[unlikely]] {
-            return transfer(opcode, format, lba, blocks, std::span{&data, 1}, cookie);
-        }
-        return place(opcode, format, lba, blocks, prps, cookie);
+        return transfer_contiguous(opcode, format, lba, blocks, data.address.value(), bytes, cookie);
     }
+
+    [[nodiscard, gnu::always_inline]] Submitted transfer_contiguous(IoOpcode opcode, const BlockFormat& format, Lba lba,
+                                                                    std::uint32_t blocks, std::uint64_t address,
+                                                                    std::uint64_t bytes,
+                                                                    std::uint64_t cookie) noexcept {
+        Slot* const slot = take_slot(layout_.next);
+        if (slot == nullptr) [[unlikely]] {
+            return refuse(bytes, bytes);
+        }
+        std::uint64_t prp2 = 0;
+        if ((address & page_mask_) != 0 || bytes > page_size_) {
+            const PrpPair prps =
+                build_contiguous_prps(address, bytes, {slot->list, &slot->list_address, list_pages_}, page_shift_);
+            if (prps.refusal != Refusal::none) [[unlikely]] {
+                const iommu::Extent data{DmaAddress{address}, ByteCount{bytes}};
+                return transfer(opcode, format, lba, blocks, std::span{&data, 1}, cookie);
+            }
+            prp2 = prps.prp2;
+        }
+        return place(*slot, opcode, format, lba, blocks, address, prp2, cookie);
+    }
+
+    /// Commands submitted since the last ring().
+    [[nodiscard]] std::uint32_t not_rung() const noexcept {
+        const auto distance = static_cast<std::int32_t>(layout_.next - layout_.rung);
+        return static_cast<std::uint32_t>(distance < 0 ? distance + static_cast<std::int32_t>(layout_.entries)
+                                                       : distance);
+    }
+    void count_submitted() noexcept { outstanding_ += not_rung(); }
 
     // ---- off the hot path, in queue_pair.cpp
-    [[nodiscard]] Submitted refuse(std::uint64_t bytes) const noexcept;
-    [[nodiscard]] Submitted refuse(Refusal refusal) const noexcept;
-    [[nodiscard]] Submitted transfer_scattered(IoOpcode opcode, BlockFormat format, Lba lba, std::uint32_t blocks,
-                                               const void* data, std::uint64_t cookie) noexcept;
+    [[nodiscard]] PrpListPages lists_of(const Slot& slot) const noexcept;
+    [[nodiscard]] Slot* find_free_slot() noexcept;
+    [[nodiscard]] Submitted refuse(std::uint64_t bytes, std::uint64_t described) const noexcept;
+    [[nodiscard]] Submitted transfer_scattered(IoOpcode opcode, const BlockFormat& format, Lba lba,
+                                               std::uint32_t blocks, const void* data, std::uint64_t cookie) noexcept;
     bool take_odd_completion(std::uint32_t dword3) noexcept;
     std::size_t end_after_reset(std::span<Completion> out) noexcept;
     std::size_t end_timed_out(std::span<Completion> out) noexcept;
+    void note_deadlines(std::uint64_t time) noexcept;
     void drain() noexcept;
-    void free_all_cids() noexcept;
     void let_go() noexcept;
 
     QueueLayout layout_;
     const std::atomic<std::uint32_t>* owner_generation_ = nullptr;
+    const memory::TranslationIndex::Slot* index_root_ = nullptr;
     Slot* slots_ = nullptr;
-    std::uint16_t* free_ = nullptr; ///< identifiers that may be used, the next one last
-    std::uint32_t free_count_ = 0;
-    std::uint32_t slot_mask_ = 0;
-    std::uint32_t cid_step_ = 0; ///< added at each reuse, so that a repeated completion matches nothing
+    std::uintptr_t slots_from_submission_ = 0; ///< from a submission entry to its slot, modulo 2^64
+    std::uint64_t max_transfer_ = 0;           ///< 0 while dead, so that the one check refuses everything
+    std::uint64_t pointer_limit_ = 0;          ///< the same for pointers: also 0 without a registry
+    std::uint64_t page_mask_ = 0;
+    std::uint64_t page_size_ = 0;
     std::uint32_t generation_ = 0;
+    std::uint32_t slot_mask_ = 0;
+    std::uint32_t cid_step_ = 0;    ///< added at each reuse, so that a repeated completion matches nothing
+    std::uint32_t outstanding_ = 0; ///< of those that the controller has been told of
     std::uint32_t page_shift_ = 12;
     std::uint32_t list_pages_ = 0;
-    std::uint64_t max_transfer_ = 0; ///< 0 while dead, so that the one check refuses everything
-    std::uint64_t max_transfer_alive_ = 0;
-    const std::uint64_t* list_addresses_ = nullptr;
-    std::uint64_t batch_deadline_ = never;
-    std::uint64_t earliest_deadline_ = never; ///< no command's deadline is before it
-    std::uint64_t timeout_ = 0;
     std::uint32_t polls_ = 0;
     std::uint32_t capacity_ = 0;
     std::uint32_t drain_remaining_ = 0;
     std::uint32_t reset_cursor_ = 0;
     std::uint64_t drain_epoch_ = 0;
+    std::uint64_t timeout_ = 0;
+    std::uint64_t next_scan_ = 0; ///< when deadlines are looked at again, in ns of the coarse clock
+    std::uint64_t max_transfer_alive_ = 0;
     Counters counters_;
     Qid qid_;
     std::unique_ptr<QueueResources> resources_;
     std::unique_ptr<Slot[]> slot_memory_;
-    std::unique_ptr<std::uint16_t[]> free_memory_;
     std::shared_ptr<QueueOwner> owner_;
 };
 

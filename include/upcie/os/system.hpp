@@ -29,6 +29,7 @@ class System {
     virtual int ioctl_value(int fd, unsigned long request, unsigned long argument) = 0;
     virtual void* mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset) = 0;
     virtual int munmap(void* address, std::size_t length) = 0;
+    virtual int mprotect(void* address, std::size_t length, int protection) = 0;
     virtual ssize_t read(int fd, void* data, std::size_t length) = 0;
     virtual ssize_t write(int fd, const void* data, std::size_t length) = 0;
     virtual ssize_t pread(int fd, void* data, std::size_t length, off_t offset) = 0;

@@ -15,6 +15,7 @@ MockSystemBase::MockSystemBase() {
     ON_CALL(*this, ioctl_value(_, _, _)).WillByDefault(forward(&System::ioctl_value));
     ON_CALL(*this, mmap(_, _, _, _, _, _)).WillByDefault(forward(&System::mmap));
     ON_CALL(*this, munmap(_, _)).WillByDefault(forward(&System::munmap));
+    ON_CALL(*this, mprotect(_, _, _)).WillByDefault(forward(&System::mprotect));
     ON_CALL(*this, read(_, _, _)).WillByDefault(forward(&System::read));
     ON_CALL(*this, write(_, _, _)).WillByDefault(forward(&System::write));
     ON_CALL(*this, pread(_, _, _, _)).WillByDefault(forward(&System::pread));

@@ -18,6 +18,7 @@ class MockSystemBase : public os::System {
     MOCK_METHOD(int, ioctl_value, (int, unsigned long, unsigned long), (override));
     MOCK_METHOD(void*, mmap, (void*, std::size_t, int, int, int, off_t), (override));
     MOCK_METHOD(int, munmap, (void*, std::size_t), (override));
+    MOCK_METHOD(int, mprotect, (void*, std::size_t, int), (override));
     MOCK_METHOD(ssize_t, read, (int, void*, std::size_t), (override));
     MOCK_METHOD(ssize_t, write, (int, const void*, std::size_t), (override));
     MOCK_METHOD(ssize_t, pread, (int, void*, std::size_t, off_t), (override));
