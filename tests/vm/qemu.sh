@@ -3,7 +3,8 @@
 # The machine: turns run.sh's options (its variables) into QEMU arguments. Sourced by run.sh.
 
 build_qemu_arguments() {
-  local kernel_arguments="console=ttyS0 panic=-1 hugepages=$hugepages"
+  # On a busy host the guest may get no processor for a while; neither the boot's timer check nor a watchdog may mind.
+  local kernel_arguments="console=ttyS0 panic=-1 no_timer_check nowatchdog hugepages=$hugepages"
   qemu_arguments=(
     -nodefaults -no-user-config -display none -monitor none -no-reboot
     # One emulation thread: with several, about one boot in forty died, and none was faster.

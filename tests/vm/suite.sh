@@ -2,29 +2,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs case files in as few boots as their needs allow, and sums up.
 #
-#   suite.sh [run.sh options] [-- FILE...]     FILEs default to cases/*.sh beside this script
+#   suite.sh BUILD OUT [run.sh options] [-- FILE...]
+#
+# BUILD is the build folder, $UPCIE_BUILD for the cases ('none' for cases that need none). OUT/boot<n> keeps what each boot
+# left: console.log, dmesg, and what the cases wrote to /run/out. FILEs default to cases/*.sh beside this script.
 #
 # A case file is bash, sourced in the guest with devices.sh and checks.sh at hand. A line `# boot: OPTIONS` in it gives run.sh
-# options; files with the same line share a boot. `--out DIR` keeps each boot's console.log and dmesg in DIR/boot<n>.
+# options; files with the same line share a boot.
 set -euo pipefail
 vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$vm_dir/prepare/common.sh"
 . "$vm_dir/guest/checks.sh"
 
-options=() out=''
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    --) shift; break ;;
-    --out) out=$2; shift 2 ;;
-    *) options+=("$1"); shift ;;
-  esac
-done
-files=("$@")
+case ${1-} in -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+[ $# -ge 2 ] || die "usage: suite.sh BUILD OUT [run.sh options] [-- FILE...] (try --help)"
+[ "$1" = none ] || UPCIE_BUILD=$(realpath -e "$1") || die "no build folder $1"
+export UPCIE_BUILD=${UPCIE_BUILD-}
+out=$2
+shift 2
+options=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+files=("${@:2}")
 if [ ${#files[@]} -eq 0 ]; then files=("$vm_dir"/cases/*.sh); fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-out=${out:-$scratch}
 
 # boots[needs]: the files of that boot, one a line; order: the needs in the order of their first file
 declare -A boots=()
