@@ -44,9 +44,9 @@ print_answer() {
 
 if [ -d "$ready" ] && [ $refresh = no ]; then print_answer; exit 0; fi
 
-# One run at a time; one that waited finds the work done.
+# One run at a time for each kind (KASAN takes long); one that waited finds the work done.
 mkdir -p "$vm_cache"
-exec {lock}> "$vm_cache/lock"
+exec {lock}> "$vm_cache/lock.$kind"
 flock -n "$lock" || { say "waiting for another prepare.sh"; flock "$lock"; }
 if [ -d "$ready" ] && [ $refresh = no ]; then print_answer; exit 0; fi
 
@@ -57,8 +57,8 @@ need gcc=gcc make=make xz=xz-utils zstd=zstd cpio=cpio depmod=kmod flock=util-li
 . "$vm_dir/prepare/kasan.sh"
 
 # Everything happens in a scratch folder; the last act is a rename. Scratch of killed runs is swept here, under the lock.
-rm -rf "$vm_cache"/scratch.*
-scratch=$(mktemp -d "$vm_cache/scratch.XXXXXX")
+rm -rf "$vm_cache/scratch.$kind".*
+scratch=$(mktemp -d "$vm_cache/scratch.$kind.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 started=$SECONDS
 
