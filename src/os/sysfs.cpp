@@ -14,8 +14,6 @@ namespace upcie::os {
 
 namespace {
 
-constexpr std::size_t largest_text = std::size_t{1} << 20;
-
 template <class Number>
 bool parse_whole(std::string_view text, int base, Number& value) noexcept {
     Number parsed{};
@@ -37,7 +35,7 @@ bool parse_hex(std::string_view text, std::uint64_t& value) noexcept {
     return parse_whole(text, 16, value);
 }
 
-Result<std::string> read_text(System& system, const std::string& path) {
+Result<std::string> read_text(System& system, const std::string& path, std::size_t largest) {
     auto file = open_file(system, path.c_str(), O_RDONLY);
     if (!file) {
         return tl::unexpected{std::move(file.error())};
@@ -57,8 +55,9 @@ Result<std::string> read_text(System& system, const std::string& path) {
             break;
         }
         text.append(chunk.data(), static_cast<std::size_t>(got));
-        if (text.size() > largest_text) {
-            return fail(EFBIG, "read", path, "It is longer than 1 MiB and cannot be the file that was meant.");
+        if (text.size() > largest) {
+            return fail(EFBIG, "read", path,
+                        fmt::format("It is longer than {} bytes and cannot be the file that was meant.", largest));
         }
     }
     text.erase(text.find_last_not_of(" \t\r\n") + 1);

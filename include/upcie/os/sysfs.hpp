@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,8 +14,9 @@ namespace upcie::os {
 
 /// Small files of text as sysfs and procfs have them. Threads: any, all of these.
 
-/// The whole file, trailing white space cut off. Error: what open(2) and read(2) say; EFBIG above 1 MiB.
-[[nodiscard]] Result<std::string> read_text(System& system, const std::string& path);
+/// The whole file, trailing white space cut off. Error: what open(2) and read(2) say; EFBIG above `largest` bytes.
+[[nodiscard]] Result<std::string> read_text(System& system, const std::string& path,
+                                            std::size_t largest = std::size_t{1} << 20);
 /// A hexadecimal number alone in a file, with or without 0x ("0x010802"). Error: as read_text; EPROTO when it is none.
 [[nodiscard]] Result<std::uint64_t> read_hex(System& system, const std::string& path);
 /// A decimal number alone in a file, negative ones too (numa_node: -1). Error: as read_hex.

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <support/mock_system.hpp>
+#include <upcie/os/fd_passing.hpp>
+
+namespace upcie::os {
+namespace {
+
+using namespace std::chrono_literals;
+using test::fails_with;
+using test::MockSystem;
+using testing::_;
+using testing::HasSubstr;
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+    const auto* const first = reinterpret_cast<const std::byte*>(text.data());
+    return {first, first + text.size()};
+}
+
+std::size_t open_descriptors() {
+    std::vector<std::string> names;
+    real_system().list_directory("/proc/self/fd", names);
+    return names.size();
+}
+
+class FdPassing : public testing::TestWithParam<SocketKind> {
+  protected:
+    FdPassing() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "upcie-sock-XXXXXX").string();
+        folder_ = ::mkdtemp(pattern.data());
+        path_ = folder_ + "/socket";
+    }
+    ~FdPassing() override { std::filesystem::remove_all(folder_); }
+
+    void join(System& system) {
+        listener_.emplace(*Listener::listen(system, path_, GetParam()));
+        client_.emplace(*Connection::connect(system, path_, GetParam()));
+        server_.emplace(*listener_->accept(1s));
+    }
+
+    System& system_ = real_system();
+    std::string folder_;
+    std::string path_;
+    std::optional<Listener> listener_;
+    std::optional<Connection> client_;
+    std::optional<Connection> server_;
+};
+
+TEST_P(FdPassing, BytesAndDescriptorsArriveTogether) {
+    join(system_);
+    const std::string file = folder_ + "/file";
+    std::ofstream{file} << "through the socket";
+    const Fd opened = *open_file(system_, file.c_str(), O_RDONLY);
+    const Fd null = *open_file(system_, "/dev/null", O_RDWR);
+    const std::array<int, 2> fds{opened.get(), null.get()};
+    ASSERT_TRUE(client_->send_message(bytes_of("hello"), fds));
+    ASSERT_TRUE(client_->send_message(bytes_of("again")));
+    const auto first = server_->receive_message(1s);
+    ASSERT_TRUE(first) << first.error().message();
+    EXPECT_EQ(first->bytes, bytes_of("hello"));
+    ASSERT_EQ(first->fds.size(), 2U);
+    char text[7]{};
+    EXPECT_EQ(system_.pread(first->fds[0].get(), text, 7, 0), 7);
+    EXPECT_EQ(std::string(text, 7), "through");
+    EXPECT_EQ(system_.fcntl(first->fds[1].get(), F_GETFD, 0), FD_CLOEXEC);
+    const auto second = server_->receive_message(1s);
+    EXPECT_EQ(second->bytes, bytes_of("again"));
+    EXPECT_TRUE(second->fds.empty());
+}
+
+TEST_P(FdPassing, TheLargestMessageIsWholeAndMoreIsRefused) {
+    join(system_);
+    std::vector<std::byte> large(Connection::largest_message);
+    for (std::size_t i = 0; i < large.size(); ++i) {
+        large[i] = static_cast<std::byte>(i * 7);
+    }
+    ASSERT_TRUE(client_->send_message(large));
+    EXPECT_EQ(server_->receive_message(1s)->bytes, large);
+    large.push_back({});
+    EXPECT_TRUE(client_->send_message(large).error().is(EINVAL));
+    EXPECT_TRUE(client_->send_message({}).error().is(EINVAL));
+    const std::vector<int> many(Connection::most_fds + 1, 0);
+    EXPECT_TRUE(client_->send_message(bytes_of("x"), many).error().is(EINVAL));
+}
+
+TEST_P(FdPassing, TellsWhoIsThere) {
+    join(system_);
+    const auto peer = server_->peer();
+    ASSERT_TRUE(peer);
+    EXPECT_EQ(peer->pid, ::getpid());
+    EXPECT_EQ(peer->uid, ::geteuid());
+    EXPECT_EQ(peer->gid, ::getegid());
+}
+
+TEST_P(FdPassing, ADepartedPeerAndSilenceAreToldApart) {
+    join(system_);
+    EXPECT_TRUE(server_->receive_message(10ms).error().is(ETIMEDOUT));
+    EXPECT_TRUE(listener_->accept(10ms).error().is(ETIMEDOUT));
+    client_.reset();
+    EXPECT_TRUE(server_->receive_message(1s).error().is(ECONNRESET));
+    EXPECT_TRUE(server_->send_message(bytes_of("x")).error().is(EPIPE)); // and no SIGPIPE
+}
+
+TEST_P(FdPassing, TooManyDescriptorsAreNoticedAndLeakNothing) {
+    join(system_);
+    const std::size_t before = open_descriptors();
+    // By hand: this library does not send so many.
+    const std::vector<int> fds(Connection::most_fds + 4, 0);
+    alignas(struct cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * 20)> control{};
+    std::uint32_t words[3]{0x31504355, 4, 0};
+    struct iovec piece {
+        &words[0], sizeof words
+    };
+    struct msghdr message {};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    struct cmsghdr* const entry = CMSG_FIRSTHDR(&message);
+    entry->cmsg_level = SOL_SOCKET;
+    entry->cmsg_type = SCM_RIGHTS;
+    entry->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    std::memcpy(CMSG_DATA(entry), fds.data(), sizeof(int) * fds.size());
+    ASSERT_EQ(system_.sendmsg(client_->fd(), &message, 0), 12);
+    const auto refused = server_->receive_message(1s);
+    ASSERT_FALSE(refused);
+    EXPECT_TRUE(refused.error().is(EMSGSIZE));
+    EXPECT_THAT(refused.error().hint, HasSubstr("ulimit -n"));
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_P(FdPassing, SignalsInterruptNothing) {
+    MockSystem mock;
+    join(mock);
+    EXPECT_CALL(mock, sendmsg(_, _, _)).WillOnce(fails_with(EINTR)).WillRepeatedly([this](auto... all) {
+        return system_.sendmsg(all...);
+    });
+    EXPECT_CALL(mock, recvmsg(_, _, _)).WillOnce(fails_with(EINTR)).WillRepeatedly([this](auto... all) {
+        return system_.recvmsg(all...);
+    });
+    EXPECT_CALL(mock, poll(_, _, _)).WillOnce(fails_with(EINTR)).WillRepeatedly([this](auto... all) {
+        return system_.poll(all...);
+    });
+    EXPECT_TRUE(client_->send_message(bytes_of("x")));
+    EXPECT_EQ(server_->receive_message(1s)->bytes, bytes_of("x"));
+    client_.reset(); // they close through the mock, which ends here
+    server_.reset();
+    listener_.reset();
+}
+
+TEST_P(FdPassing, ANameLeftBehindByAKilledProcessIsReplaced) {
+    {
+        Listener killed = *Listener::listen(system_, path_, GetParam());
+        std::filesystem::rename(path_, folder_ + "/kept"); // as SIGKILL leaves it: the name stays, nobody listens
+    }
+    std::filesystem::rename(folder_ + "/kept", path_);
+    EXPECT_TRUE(Connection::connect(system_, path_, GetParam()).error().is(ECONNREFUSED));
+    auto listener = Listener::listen(system_, path_, GetParam());
+    ASSERT_TRUE(listener) << listener.error().message();
+    EXPECT_TRUE(Connection::connect(system_, path_, GetParam()));
+    EXPECT_TRUE(Listener::listen(system_, path_, GetParam()).error().is(EADDRINUSE)); // one that lives is not
+}
+
+TEST_P(FdPassing, ListeningKeepsToItsName) {
+    {
+        Listener listener = *Listener::listen(system_, path_, GetParam(), 0620);
+        struct stat status {};
+        ASSERT_EQ(system_.stat(path_.c_str(), &status), 0);
+        EXPECT_EQ(status.st_mode & 0777U, 0620U);
+        const Listener moved{std::move(listener)};
+        EXPECT_EQ(system_.stat(path_.c_str(), &status), 0);
+    }
+    EXPECT_FALSE(std::filesystem::exists(path_)); // taken away once
+    {
+        const Listener listener = *Listener::listen(system_, path_, GetParam());
+        std::filesystem::remove(path_);
+        std::ofstream{path_} << "somebody else's";
+    }
+    EXPECT_TRUE(std::filesystem::exists(path_)); // not ours any more
+    EXPECT_TRUE(Listener::listen(system_, path_, GetParam()).error().is(EEXIST));
+    EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
+TEST_P(FdPassing, NamesAreChecked) {
+    for (const std::string& bad : {std::string{}, std::string{"@"}, std::string(108, 'x'), std::string{"a\0b", 3}}) {
+        EXPECT_TRUE(Listener::listen(system_, bad, GetParam()).error().is(EINVAL));
+        EXPECT_TRUE(Connection::connect(system_, bad, GetParam()).error().is(EINVAL));
+    }
+    EXPECT_TRUE(Connection::connect(system_, folder_ + "/none", GetParam()).error().is(ENOENT));
+    EXPECT_TRUE(Listener::listen(system_, folder_ + "/none/socket", GetParam()).error().is(ENOENT));
+}
+
+TEST_P(FdPassing, AnAbstractNameNeedsNoFile) {
+    const std::string name = "@" + path_;
+    auto listener = Listener::listen(system_, name, GetParam());
+    ASSERT_TRUE(listener);
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    EXPECT_TRUE(Listener::listen(system_, name, GetParam()).error().is(EADDRINUSE));
+    ASSERT_TRUE(Connection::connect(system_, name, GetParam()));
+    EXPECT_TRUE(listener->accept(1s));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FdPassing, testing::Values(SocketKind::seqpacket, SocketKind::stream),
+                         [](const auto& kind) { return kind.param == SocketKind::stream ? "stream" : "seqpacket"; });
+
+TEST(FdPassingStream, StrangersAndDescriptorsInTheMiddleAreRefused) {
+    System& system = real_system();
+    for (const bool stranger : {true, false}) {
+        int pair[2];
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        const Fd ours{system, pair[0]};
+        Connection other{system, Fd{system, pair[1]}, SocketKind::stream};
+        if (stranger) {
+            ASSERT_EQ(system.write(ours.get(), "GET / HTTP/1.1", 14), 14);
+        } else {
+            const std::uint32_t header[2]{0x31504355, 6};
+            ASSERT_EQ(system.write(ours.get(), header, 8), 8);
+            // A seqpacket message has no header: on a stream it is payload with descriptors.
+            const std::array<int, 1> fds{0};
+            Connection raw{system, Fd{system, ::dup(ours.get())}, SocketKind::seqpacket};
+            ASSERT_TRUE(raw.send_message(bytes_of("middle"), fds));
+        }
+        EXPECT_TRUE(other.receive_message(1s).error().is(EPROTO));
+    }
+}
+
+TEST(FdPassingSeqpacket, AMessageThatIsTooLongIsRefusedWhole) {
+    System& system = real_system();
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    const Fd ours{system, pair[0]};
+    Connection other{system, Fd{system, pair[1]}, SocketKind::seqpacket};
+    const std::vector<char> large(Connection::largest_message + 1);
+    ASSERT_EQ(system.write(ours.get(), large.data(), large.size()), static_cast<ssize_t>(large.size()));
+    ASSERT_EQ(system.write(ours.get(), "next", 4), 4);
+    EXPECT_TRUE(other.receive_message(1s).error().is(EMSGSIZE));
+    EXPECT_EQ(other.receive_message(1s)->bytes, bytes_of("next"));
+}
+
+} // namespace
+} // namespace upcie::os
