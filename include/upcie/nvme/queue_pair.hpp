@@ -300,7 +300,7 @@ class QueuePair {
         // Dwords 0 and 1 at once: opcode, no flags, CID, namespace.
         const std::uint64_t head =
             static_cast<std::uint8_t>(opcode) | (std::uint64_t{cid} << 16) | (std::uint64_t{format.nsid.value()} << 32);
-        std::memcpy(&entry, &head, sizeof head);
+        std::memcpy(static_cast<void*>(&entry), &head, sizeof head);
         entry.prp1 = prp1;
         entry.prp2 = prp2;
         std::memcpy(&entry.cdw10, &lba, sizeof lba);
