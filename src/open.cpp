@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <upcie/iommu/pagemap.hpp>
 #include <upcie/pci/uio_function.hpp>
 #include <upcie/sim/function.hpp>
 #include <upcie/vfio/device.hpp>
@@ -61,9 +62,17 @@ Opened open_chosen(os::System& system, const pci::FunctionInfo& function, const 
             return VfioFunction::open_noiommu_cdev(system, function, std::move(space), options.roots);
         });
     case Path::uio:
-        return open_with<iommu::AddressSpace>(function, options, choice, [&](auto space) {
-            return pci::UioFunction::open(system, function, std::move(space), options.roots);
-        });
+        return open_with<iommu::AddressSpace>(
+            function, options, choice, [&](auto space) -> Result<std::unique_ptr<pci::UioFunction>> {
+                if (!space) { // the one kind whose device does not bring an address space along
+                    auto made = iommu::PagemapAddressSpace::create(system);
+                    if (!made) {
+                        return tl::unexpected{std::move(made.error())};
+                    }
+                    space = std::move(*made);
+                }
+                return pci::UioFunction::open(system, function, std::move(space), options.roots);
+            });
     case Path::automatic:
         break;
     }

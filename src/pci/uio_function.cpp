@@ -84,6 +84,9 @@ UioFunction::~UioFunction() {
 
 Result<std::unique_ptr<UioFunction>> UioFunction::open(os::System& system, const FunctionInfo& function,
                                                        std::shared_ptr<iommu::AddressSpace> space, const Roots& roots) {
+    if (!space) {
+        return fail(EINVAL, "open", function.bdf.to_string(), "There is no address space: uio brings none along.");
+    }
     if (auto usable = check_usable(function, *space); !usable) {
         return tl::unexpected{std::move(usable.error())};
     }

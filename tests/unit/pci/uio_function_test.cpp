@@ -104,6 +104,13 @@ TEST_F(Uio, AnAddressSpaceOfIovasIsRefused) {
     EXPECT_TRUE(refused.error().is(EINVAL));
 }
 
+TEST_F(Uio, NoAddressSpaceIsRefused) {
+    space_ = nullptr;
+    auto function = open();
+    ASSERT_FALSE(function);
+    EXPECT_TRUE(function.error().is(EINVAL)) << function.error().message();
+}
+
 TEST_F(Uio, AnotherDriverIsRefused) {
     sysfs_.add_driver("nvme");
     sysfs_.set_driver("0000:01:00.0", "nvme");
