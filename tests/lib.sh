@@ -101,6 +101,10 @@ configure() {
     printf '%s' "$wanted" >"$dir/options"
 }
 
+# What build/ is: -O2, which the figures of tests/bench are for, and no debug information, which would cost a third more
+# time.
+configure_native() { configure build -Doptimization=2 -Ddebug=false; }
+
 # compile DIR TARGET...: quiet when all goes well.
 compile() {
     local dir=$top/$1

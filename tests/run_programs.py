@@ -110,11 +110,9 @@ def main():
     tests = load_tests(arguments.build, arguments.suites)
     if arguments.list:
         root = pathlib.Path(arguments.build).resolve()
-        for test in tests:
-            programs = [pathlib.Path(part) for part in test["cmd"]]
-            for program in programs:
-                if program.is_absolute() and root in program.parents:
-                    print(program.relative_to(root))
+        parts = [pathlib.Path(part) for test in tests for part in test["cmd"]]
+        programs = {part.relative_to(root) for part in parts if part.is_absolute() and root in part.parents}
+        print(*sorted(programs), sep="\n")
         return 0
 
     passed = failed = skipped = 0

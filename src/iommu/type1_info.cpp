@@ -34,6 +34,7 @@ Result<Type1Info> parse_type1_info(std::span<const std::byte> answer) {
     info.page_sizes = fixed.iova_pgsizes;
     bool whole = true;
     bool told = false;
+    bool ordered = true;
     if ((fixed.flags & uapi::vfio_iommu_info_caps) != 0 && answer.size() >= sizeof fixed) {
         const auto visit = [&](const uapi::VfioInfoCapHeader& header, std::size_t offset) {
             if (header.id == uapi::vfio_type1_cap_iova_range) {
@@ -46,6 +47,8 @@ Result<Type1Info> parse_type1_info(std::span<const std::byte> answer) {
                 }
                 told = true;
                 for (const auto& range : ranges) {
+                    ordered = ordered && range.start <= range.end &&
+                              (info.ranges.empty() || info.ranges.back().last.value() < range.start);
                     info.ranges.push_back({Iova{range.start}, Iova{range.end}});
                 }
             } else if (header.id == uapi::vfio_type1_cap_dma_avail) {
@@ -60,6 +63,9 @@ Result<Type1Info> parse_type1_info(std::span<const std::byte> answer) {
         if (!uapi::walk_info_chain(answer, sizeof fixed, fixed.cap_offset, visit) || !whole) {
             return bad_answer("Its capability chain loops or leaves the answer.");
         }
+    }
+    if (!ordered) {
+        return bad_answer("Its IOVA ranges are not ascending.");
     }
     if (!told) {
         return fail(

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cat >"$work/probe.cpp" <<'EOF'
-#include <upcie/nvme/queue_layout.hpp>
+#include <upcie/nvme/queue_pair.hpp>
 using upcie::nvme::QueueLayout;
 extern "C" void ring_it(QueueLayout& queue, std::uint64_t value) {
     queue.submission[0].prp1 = value;
@@ -17,12 +17,16 @@ extern "C" void ring_it(QueueLayout& queue, std::uint64_t value) {
 }
 extern "C" std::uint32_t look_at_it(const QueueLayout& queue) {
     std::uint32_t dword3 = 0;
-    return queue.peek_completion(dword3) ? queue.completion[queue.head].result_low : 0;
+    return queue.peek_completion(dword3) ? queue.upcoming->result_low : 0;
+}
+extern "C" std::size_t poll_it(upcie::nvme::QueuePair& queue, std::span<upcie::nvme::Completion> out) {
+    return queue.poll(out);
 }
 EOF
-"$compiler" -std=c++20 -O2 -fno-stack-protector -S -I"$top/include" "$work/probe.cpp" -o "$work/probe.s"
+# The host's folder comes last: only header-only libraries are found there that the cross compiler has none of.
+"$compiler" -std=c++20 -O2 -fno-stack-protector -S -I"$top/include" -idirafter /usr/include "$work/probe.cpp" -o "$work/probe.s"
 
-body() { sed -n "/^$1:/,/\.size/p" "$work/probe.s" | grep -E '^\s+[a-z]' | sed 's/^\s*//'; }
+body() { sed -n "/^$1[^:]*:/,/\.size/p" "$work/probe.s" | grep -E '^\s+[a-z]' | sed 's/^\s*//'; }
 failed=0
 # expect NAME FUNCTION PATTERN...: the patterns come in this order among the function's instructions.
 expect() {
@@ -46,4 +50,5 @@ expect "the submission doorbell is rung after the entry is visible to the device
     "^str${gap}x" "^dmb${gap}oshst" "^stlr${gap}w"
 # The phase is read with acquire, and a load barrier for the device's writes comes before the entry's body is read.
 expect "a completion's body is read after its phase bit" look_at_it "^ldar${gap}w" "^dmb${gap}oshld" "^ldr${gap}w"
+expect "poll() reads a completion's body after its phase bit" _ZN5upcie4nvme9QueuePair4poll "^ldar${gap}w" "^dmb${gap}oshld" "^ldr${gap}x"
 exit $failed

@@ -4,7 +4,7 @@
 
 level_native() {
     setup build tests
-    configure build
+    configure_native
     compile build
     run_programs build unit conformance
 }
@@ -27,7 +27,7 @@ level_headers() {
 # Every test that tests/README.md names for a pitfall is a test of a built program, and every mutant there exists.
 level_names() {
     setup build tests
-    configure build
+    configure_native
     compile build $(test_programs build unit conformance)
     one "the tests and mutants named in tests/README.md exist" \
         python3 "$top/tests/mutants/check_table.py" --build "$top/build"

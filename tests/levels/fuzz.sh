@@ -4,35 +4,33 @@
 
 level_fuzz() {
     setup build tests clang
-    CXX="ccache clang++-14" configure build-fuzz -Dfuzzers=true -Dtests=true -Dtools=false -Dbenchmarks=false \
-        -Ddefault_library=static -Db_lundef=false -Doptimization=1 -Ddebug=false \
-        -Db_sanitize=address,undefined -Dcpp_args="-gline-tables-only -fsanitize=fuzzer-no-link"
+    configure_sanitized "${asan_build[@]}"
     local programs program name seconds=${FUZZ_SECONDS:-20} corpus log passed=0 failed=0 crash
-    programs=$(test_programs build-fuzz fuzz)
+    programs=$(test_programs build-asan fuzz)
     if [[ -z $programs ]]; then
         say "FAIL: no fuzzer is built"
         return 1
     fi
     # shellcheck disable=SC2086 # one target a word
-    compile build-fuzz $programs
+    compile build-asan $programs
     export ASAN_OPTIONS=allocator_may_return_null=1 ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-14
     export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
     for program in $programs; do
         name=$(basename "$program")
         # New inputs stay in the cache; the tree's own corpus, if any, seeds them.
         corpus=$cache/fuzz/$name
-        crash=$top/build-fuzz/$name-
-        log=$top/build-fuzz/$name.log
+        crash=$top/build-asan/$name-
+        log=$top/build-asan/$name.log
         mkdir -p "$corpus"
         local seeds=()
         [[ ! -d $top/tests/fuzz/corpus/$name ]] || seeds=("$top/tests/fuzz/corpus/$name")
-        if "$top/build-fuzz/$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+        if "$top/build-asan/$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
             -artifact_prefix="$crash" -print_final_stats=1 "$corpus" "${seeds[@]}" >"$log" 2>&1; then
             say "PASS: $name, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s"
             passed=$((passed + 1))
         else
             tail -40 "$log"
-            say "FAIL: $name; the input is $(find "$top/build-fuzz" -maxdepth 1 -name "$name-*" -newer "$program" | head -1)"
+            say "FAIL: $name; the input is $(find "$top/build-asan" -maxdepth 1 -name "$name-*" -newer "$program" | head -1)"
             failed=$((failed + 1))
         fi
     done

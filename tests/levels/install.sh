@@ -4,7 +4,7 @@
 
 level_install() {
     setup build tests
-    configure build
+    configure_native
     # What is installed, and no test program: this level is quick on its own too.
     compile build $(python3 "$top/tests/install/installed_targets.py" "$top/build")
     "$top/tests/install/check.sh" "$top/build" "$top/build/stage" | tee "$results/install.log" || true

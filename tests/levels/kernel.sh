@@ -8,11 +8,11 @@ level_vm() {
         return 1
     fi
     setup build tests vm
-    configure build
+    configure_native
     compile build
     local out=$top/build/vm
     mkdir -p "$out"
-    "$top/tests/vm/suite.sh" --out "$out" 2>&1 | tee "$out/suite.log" || true
+    "$top/tests/vm/suite.sh" "$top/build" "$out" 2>&1 | tee "$out/suite.log" || true
     local passed=0 failed=1 skipped=0
     read -r passed failed skipped < <(
         sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$out/suite.log" | tail -1
@@ -25,7 +25,7 @@ level_vm() {
 level_device() {
     local programs
     setup build tests
-    configure build
+    configure_native
     programs=$(test_programs build device)
     if [[ -z $programs ]]; then
         skip 1 "no test program asks a device of this machine yet: GPUs come with their own issue"

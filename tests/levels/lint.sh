@@ -6,14 +6,14 @@ cpp_files() { git -C "$top" ls-files '*.hpp' '*.cpp' | grep -v '^src/kmod/'; }
 
 level_format() {
     setup lint
-    local files bad=() file
+    local files unformatted=() file
     mapfile -t files < <(cpp_files)
-    mapfile -t bad < <(clang-format-14 --dry-run --Werror "${files[@]}" 2>&1 |
+    mapfile -t unformatted < <(clang-format-14 --dry-run --Werror "${files[@]}" 2>&1 |
         sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: error: code should be clang-formatted.*/\1/p' | sort -u)
-    for file in "${bad[@]}"; do
+    for file in "${unformatted[@]}"; do
         say "FAIL: $file is not formatted: clang-format-14 -i $file"
     done
-    count $((${#files[@]} - ${#bad[@]})) ${#bad[@]} 0
+    count $((${#files[@]} - ${#unformatted[@]})) ${#unformatted[@]} 0
 }
 
 level_scripts() {
@@ -33,7 +33,7 @@ level_scripts() {
 # The library's sources; a header is seen through the sources that include it. One count a source.
 level_tidy() {
     setup build tests lint clang
-    configure build
+    configure_native
     local log=$results/tidy.log sources bad
     mapfile -t sources < <(git -C "$top" ls-files 'src/*.cpp' | grep -v '^src/kmod/')
     printf '%s\n' "${sources[@]}" |

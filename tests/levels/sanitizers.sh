@@ -2,23 +2,32 @@
 # shellcheck shell=bash
 # asan, tsan: the unit tests, built by clang, which compiles them in half of GCC's time.
 
-# sanitized DIR SANITIZERS FLAGS: builds the test programs and runs them.
+# sanitized DIR SANITIZERS FLAGS OPTION...: sets the build folder up, builds the test programs and runs them.
 sanitized() {
     local dir=$1 programs
     setup build tests clang
-    CXX="ccache clang++-14" configure "$dir" -Db_sanitize="$2" -Db_lundef=false -Ddefault_library=static \
-        -Doptimization=1 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only $3"
+    configure_sanitized "$@"
     programs=$(test_programs "$dir" unit conformance)
     # shellcheck disable=SC2086 # one target a word
     compile "$dir" $programs
     run_programs "$dir" unit conformance -- --patience 4
 }
 
+configure_sanitized() {
+    local dir=$1 sanitizers=$2 flags=$3
+    shift 3
+    CXX="ccache clang++-14" configure "$dir" -Db_sanitize="$sanitizers" -Db_lundef=false -Ddefault_library=static \
+        -Doptimization=1 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only $flags" "$@"
+}
+
+# The fuzzers come out of the same build, so it has their instrumentation too.
+asan_build=(build-asan "address,undefined" "-fno-sanitize-recover=undefined -fsanitize=fuzzer-no-link" -Dfuzzers=true)
+
 level_asan() {
     export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1
     export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
     export ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-14
-    sanitized build-asan address,undefined -fno-sanitize-recover=undefined
+    sanitized "${asan_build[@]}"
 }
 
 level_tsan() {
