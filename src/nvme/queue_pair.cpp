@@ -142,7 +142,7 @@ Submitted QueuePair::transfer_scattered(IoOpcode opcode, const BlockFormat& form
         done += resolution.extent.length.value();
         return resolution.extent;
     };
-    const PrpPair prps = build_prps(next, bytes, lists_of(*slot), page_shift_);
+    const PrpPair prps = build_prps_from(next, bytes, lists_of(*slot), page_shift_);
     if (refusal != Refusal::none) {
         return Submitted{refusal};
     }

@@ -124,8 +124,8 @@ class PrpListWriter {
 /// PRP entries for a sequence of extents: `next()` answers the following extent, or one of length 0 at the end.
 /// Only the first may start inside a page, only the last may end inside one.
 template <class NextExtent>
-[[nodiscard]] PrpPair build_prps(NextExtent&& next, std::uint64_t bytes, PrpListPages lists,
-                                 unsigned page_shift) noexcept {
+[[nodiscard]] PrpPair build_prps_from(NextExtent&& next, std::uint64_t bytes, PrpListPages lists,
+                                      unsigned page_shift) noexcept {
     const std::uint64_t page = std::uint64_t{1} << page_shift;
     const std::uint64_t mask = page - 1;
     PrpPair pair;
@@ -186,7 +186,7 @@ template <class NextExtent>
         }
         return index < extents.size() ? extents[index++] : iommu::Extent{};
     };
-    return build_prps(next, bytes, lists, page_shift);
+    return build_prps_from(next, bytes, lists, page_shift);
 }
 
 /// The common case: one extent of `bytes`, a list of one page at most. Answers too_long when more than one is needed.

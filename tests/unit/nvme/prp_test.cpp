@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -193,8 +194,7 @@ TEST(Prp, AgreesWithANaiveModel) {
             const std::uint64_t offset = i == 0 ? random() % page & ~std::uint64_t{3} : 0;
             std::uint64_t length = (1 + random() % 200) * page - offset;
             if (i + 1 == segments) {
-                length -= random() % page;
-                length = length == 0 ? 1 : length;
+                length -= random() % std::min(length, page);
             }
             extents.push_back({DmaAddress{((random() % 0xffff) << 28) + offset}, ByteCount{length}});
             bytes += length;
