@@ -111,6 +111,42 @@ VfioFunction::open_noiommu_cdev(os::System& system, const pci::FunctionInfo& fun
     return open_node(system, function, std::move(space), roots, "vfio no-IOMMU cdev + iommufd");
 }
 
+Result<std::unique_ptr<VfioFunction>> VfioFunction::open_group(os::System& system, const pci::FunctionInfo& function,
+                                                               std::shared_ptr<iommu::Type1Container> container,
+                                                               const pci::Roots& roots) {
+    if (auto bound = check_bound(function); !bound) {
+        return tl::unexpected{std::move(bound.error())};
+    }
+    // The group first: what is wrong with it is what people need to hear.
+    auto group = Group::open(system, function, roots);
+    if (!group) {
+        return tl::unexpected{std::move(group.error())};
+    }
+    if (!container) {
+        auto opened = iommu::Type1Container::open(system);
+        if (!opened) {
+            return tl::unexpected{std::move(opened.error())};
+        }
+        container = std::move(*opened);
+    }
+    if (auto attached = container->attach_group(group->fd()); !attached) {
+        name_obstacles(system, function, roots, attached.error());
+        return tl::unexpected{std::move(attached.error())};
+    }
+    auto device = group->open_device(function.bdf);
+    if (!device) {
+        (void)container->detach_group(group->fd());
+        return tl::unexpected{std::move(device.error())};
+    }
+    Parts parts;
+    parts.container = container.get();
+    parts.space = std::move(container);
+    parts.group = std::move(*group);
+    parts.device = std::move(*device);
+    parts.path = "vfio group + type1 container";
+    return finish(system, function, std::move(parts));
+}
+
 Result<std::unique_ptr<VfioFunction>>
 VfioFunction::adopt(os::System& system, os::Fd device, std::shared_ptr<iommu::AddressSpace> space, std::string name) {
     auto info = get_info(system, device.get(), name);
