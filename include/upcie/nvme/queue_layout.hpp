@@ -41,6 +41,25 @@ UPCIE_DEVICE inline void load_barrier() noexcept {
 #endif
 }
 
+/// A store that no store before it passes. 32 bits at once: a doorbell.
+UPCIE_DEVICE inline void store_release(volatile std::uint32_t* place, std::uint32_t value) noexcept {
+#if defined(__CUDA_ARCH__)
+    __threadfence_system();
+    *place = value;
+#else
+    __atomic_store_n(place, value, __ATOMIC_RELEASE);
+#endif
+}
+
+/// A load that no load after it passes, where load_barrier() follows it.
+[[nodiscard]] UPCIE_DEVICE inline std::uint32_t load_acquire(const std::uint32_t* place) noexcept {
+#if defined(__CUDA_ARCH__)
+    return *static_cast<const volatile std::uint32_t*>(place);
+#else
+    return __atomic_load_n(place, __ATOMIC_ACQUIRE);
+#endif
+}
+
 /// Where one queue pair lies and how far it has come: all that is needed to drive it, by a CPU or a GPU.
 ///
 /// A plain value: it owns nothing and its pointers are in the address space of whoever drives it. The rings may lie in
@@ -90,12 +109,12 @@ struct QueueLayout {
     UPCIE_DEVICE void ring_submission() noexcept {
         rung = next;
         store_barrier();
-        __atomic_store_n(submission_doorbell, tail(), __ATOMIC_RELEASE);
+        store_release(submission_doorbell, tail());
     }
 
     /// True when `upcoming` is new; `cid_phase_status` is its dword 3, and the rest of it may be read.
     [[nodiscard]] UPCIE_DEVICE bool peek_completion(std::uint32_t& cid_phase_status) const noexcept {
-        cid_phase_status = __atomic_load_n(&upcoming->cid_phase_status, __ATOMIC_ACQUIRE);
+        cid_phase_status = load_acquire(&upcoming->cid_phase_status);
         if (((cid_phase_status ^ phase) & phase_bit) != 0) {
             return false;
         }
@@ -111,7 +130,7 @@ struct QueueLayout {
     }
 
     /// Gives all completion entries looked at back to the controller.
-    UPCIE_DEVICE void ring_completion() noexcept { __atomic_store_n(completion_doorbell, head(), __ATOMIC_RELEASE); }
+    UPCIE_DEVICE void ring_completion() noexcept { store_release(completion_doorbell, head()); }
 };
 static_assert(std::is_standard_layout_v<QueueLayout>);
 

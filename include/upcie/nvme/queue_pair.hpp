@@ -173,7 +173,7 @@ class QueuePair {
             // As far as both the ring and `out` reach without looking at their ends.
             CompletionEntry* const until = upcoming + std::min(ring_end - upcoming, last - next);
             while (upcoming != until) {
-                const std::uint32_t dword3 = __atomic_load_n(&upcoming->cid_phase_status, __ATOMIC_ACQUIRE);
+                const std::uint32_t dword3 = load_acquire(&upcoming->cid_phase_status);
                 if (((dword3 ^ phase) & QueueLayout::phase_bit) != 0) {
                     more = false;
                     break;
