@@ -107,6 +107,7 @@ class Controller final : public QueueOwner, public std::enable_shared_from_this<
     [[nodiscard]] unsigned interrupt_vectors() const noexcept;
     [[nodiscard]] const std::shared_ptr<pci::Function>& function() const noexcept;
     [[nodiscard]] std::shared_ptr<iommu::AddressSpace> address_space() const;
+    [[nodiscard]] os::System& system() const noexcept;
     [[nodiscard]] ControllerState state() const noexcept;
     /// One look at CSTS. Errors: ENODEV (gone), EIO (CSTS.CFS).
     [[nodiscard]] Result<ControllerStatus> status();

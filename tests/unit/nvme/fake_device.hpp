@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -231,10 +232,13 @@ class FakeDevice final : public pci::Function {
         return {};
     }
     void pause() noexcept override {
-        if (on_pause) {
-            on_pause();
+        {
+            const std::lock_guard lock{mutex_};
+            if (on_pause) {
+                on_pause();
+            }
+            work();
         }
-        work();
         std::this_thread::yield();
     }
 
@@ -434,6 +438,7 @@ class FakeDevice final : public pci::Function {
     AdminHook io_hook;
 
   private:
+    std::mutex mutex_;
     std::shared_ptr<PointerSpace> space_;
     os::Fd bar_;
     os::Mapping doorbells_;
