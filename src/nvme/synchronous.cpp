@@ -52,7 +52,8 @@ Result<std::uint64_t> run(Controller& controller, QueuePair& queue, const Comman
     }
     const std::string operation = fmt::format("I/O command {:02x}h", command.opcode);
     const std::string subject = fmt::format("{}, queue {}", controller.name(), queue.qid().value());
-    const Submitted submitted = queue.submit(command, data, bytes, 0);
+    const Submitted submitted =
+        bytes == ByteCount{} && data.empty() ? queue.submit(command, 0) : queue.submit(command, data, bytes, 0);
     if (!submitted) {
         return tl::unexpected{submitted.error(operation, subject)};
     }

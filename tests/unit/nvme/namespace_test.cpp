@@ -50,7 +50,7 @@ class NamespaceTest : public testing::Test {
     void TearDown() override {
         if (device != nullptr) {
             for (const sim::Violation& violation : device->violations()) {
-                ADD_FAILURE() << violation.message();
+                ADD_FAILURE() << violation.text;
             }
         }
     }
