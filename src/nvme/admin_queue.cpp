@@ -183,7 +183,9 @@ Result<std::uint64_t> AdminQueue::run(const Command& command, std::span<std::byt
     const steady_clock::time_point started = steady_clock::now();
     for (;;) {
         queue_.set_timeout(timeout);
-        const Submitted submitted = queue_.submit(command, extents, bytes, token);
+        // Without data PRP entries are the caller's: where a queue that is being created lies.
+        const Submitted submitted =
+            data.empty() ? queue_.submit(command, token) : queue_.submit(command, extents, bytes, token);
         if (submitted) {
             break;
         }

@@ -46,6 +46,9 @@ const std::shared_ptr<pci::Function>& Controller::function() const noexcept {
 std::shared_ptr<iommu::AddressSpace> Controller::address_space() const {
     return parts_->function->address_space();
 }
+os::System& Controller::system() const noexcept {
+    return parts_->system;
+}
 ControllerState Controller::state() const noexcept {
     return parts_->state;
 }

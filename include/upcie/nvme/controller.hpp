@@ -32,19 +32,19 @@ struct ControllerOptions {
     /// A change of CSTS.RDY is given at least this long, whatever CAP.TO says (0 is found in the field).
     std::chrono::milliseconds least_ready_timeout{500};
     /// In place of CAP.TO and CRTO, for controllers that know themselves badly.
-    std::optional<std::chrono::milliseconds> ready_timeout;
+    std::optional<std::chrono::milliseconds> ready_timeout = std::nullopt;
     /// Of an admin command that names none. CAP.TO has nothing to do with it.
     std::chrono::nanoseconds admin_timeout{std::chrono::seconds{60}};
     /// Of the normal shutdown at the end; none: RTD3E, or 10 s where the controller does not say.
-    std::optional<std::chrono::milliseconds> shutdown_timeout;
+    std::optional<std::chrono::milliseconds> shutdown_timeout = std::nullopt;
 };
 
 struct QueueOptions {
     std::uint32_t depth = 64; ///< entries of each ring; one stays empty, so that one less may be outstanding
-    std::optional<unsigned> interrupt_vector;                   ///< none: a polled queue
+    std::optional<unsigned> interrupt_vector = std::nullopt;                   ///< none: a polled queue
     std::chrono::nanoseconds timeout{std::chrono::seconds{30}}; ///< of a command; 0: none
     ByteCount max_transfer{2_MiB}; ///< of one command; MDTS limits it further. Sizes the PRP lists: 4 KiB for 2 MiB
-    std::shared_ptr<memory::Registry> registry; ///< that pointers resolve through; may be attached later
+    std::shared_ptr<memory::Registry> registry = nullptr; ///< that pointers resolve through; may be attached later
 };
 
 /// How a controller is. `failed` ends by a reset() that succeeds.
@@ -107,6 +107,7 @@ class Controller final : public QueueOwner, public std::enable_shared_from_this<
     [[nodiscard]] unsigned interrupt_vectors() const noexcept;
     [[nodiscard]] const std::shared_ptr<pci::Function>& function() const noexcept;
     [[nodiscard]] std::shared_ptr<iommu::AddressSpace> address_space() const;
+    [[nodiscard]] os::System& system() const noexcept;
     [[nodiscard]] ControllerState state() const noexcept;
     /// One look at CSTS. Errors: ENODEV (gone), EIO (CSTS.CFS).
     [[nodiscard]] Result<ControllerStatus> status();

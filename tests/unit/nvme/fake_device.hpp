@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -172,6 +173,7 @@ class FakeDevice final : public pci::Function {
         return os::Mapping::map(os::real_system(), bar_.get(), static_cast<off_t>(offset.value()), length);
     }
     Result<std::uint64_t> read_region(unsigned, ByteCount offset, unsigned width) override {
+        const std::lock_guard guard{mutex_};
         widths.push_back(width);
         if (gone) {
             return width == 8 ? ~std::uint64_t{0} : 0xffffffffU;
@@ -181,6 +183,7 @@ class FakeDevice final : public pci::Function {
         return value;
     }
     Result<void> write_region(unsigned, ByteCount offset, unsigned width, std::uint64_t value) override {
+        const std::lock_guard guard{mutex_};
         switch (offset.value()) {
         case 0x14:
             configure(static_cast<std::uint32_t>(value));
@@ -220,6 +223,7 @@ class FakeDevice final : public pci::Function {
         return {};
     }
     Result<void> reset() override {
+        const std::lock_guard guard{mutex_};
         ++resets;
         if (!reset_works) {
             return fail(ENOTSUP, "reset function", "fake", "It has no reset");
@@ -231,10 +235,13 @@ class FakeDevice final : public pci::Function {
         return {};
     }
     void pause() noexcept override {
-        if (on_pause) {
-            on_pause();
+        {
+            const std::lock_guard guard{mutex_};
+            if (on_pause) {
+                on_pause();
+            }
+            work();
         }
-        work();
         std::this_thread::yield();
     }
 
@@ -388,6 +395,7 @@ class FakeDevice final : public pci::Function {
         using nvme::AdminOpcode;
         const auto qid = static_cast<std::uint16_t>(command.cdw10);
         auto* const data = reinterpret_cast<void*>(command.prp1);
+        const nvme::Status no_such_queue{nvme::StatusCodeType::command_specific, 0x01};
         switch (static_cast<AdminOpcode>(command.opcode)) {
         case AdminOpcode::identify: {
             const std::uint32_t cns = command.cdw10 & 0xff;
@@ -416,12 +424,10 @@ class FakeDevice final : public pci::Function {
             rings_[qid] = {command.prp1, memory_of_completions_[qid], (command.cdw10 >> 16) + 1, 0, 0, true};
             return {};
         case AdminOpcode::delete_submission_queue:
-            submission_queues.erase(qid);
             rings_.erase(qid);
-            return {};
+            return {submission_queues.erase(qid) != 0 ? nvme::Status{} : no_such_queue, 0, false};
         case AdminOpcode::delete_completion_queue:
-            completion_queues.erase(qid);
-            return {};
+            return {completion_queues.erase(qid) != 0 ? nvme::Status{} : no_such_queue, 0, false};
         case AdminOpcode::asynchronous_event_request:
             events_.push_back(command.cid);
             return {{}, 0, true};
@@ -434,6 +440,7 @@ class FakeDevice final : public pci::Function {
     AdminHook io_hook;
 
   private:
+    std::recursive_mutex mutex_; ///< hooks call back
     std::shared_ptr<PointerSpace> space_;
     os::Fd bar_;
     os::Mapping doorbells_;
