@@ -149,6 +149,10 @@ Result<std::unique_ptr<VfioFunction>> VfioFunction::open_group(os::System& syste
 
 Result<std::unique_ptr<VfioFunction>>
 VfioFunction::adopt(os::System& system, os::Fd device, std::shared_ptr<iommu::AddressSpace> space, std::string name) {
+    if (!space) {
+        return fail(EINVAL, "adopt", name,
+                    "There is no address space: its owner passes the iommufd and the IOAS's id along.");
+    }
     auto info = get_info(system, device.get(), name);
     if (!info) {
         return tl::unexpected{std::move(info.error())};

@@ -277,6 +277,10 @@ Result<void> hot_reset(os::System& system, int device, std::span<const int> grou
                 "All must be bound to vfio and opened by you.";
         } else if (code == ENODEV) {
             hint = "Neither the slot nor the bus of this function can be reset.";
+        } else if (code == ENOTTY) {
+            hint =
+                "The bus was reset, but the kernel did not see the link come up again in time (its log says so): the "
+                "functions may work all the same.";
         }
         return fail(code, "VFIO_DEVICE_PCI_HOT_RESET", std::string{subject}, hint);
     }

@@ -51,7 +51,7 @@ class VfioFunction final : public pci::Function {
 
     /// A descriptor that its owner passed, bound and attached already, with an address space over the IOAS that it is
     /// attached to (the id travels with the iommufd). What the owner has set up stays when this object ends.
-    /// Errors: EINVAL (the device is not bound), ENODEV.
+    /// Errors: EINVAL (the device is not bound, or there is no address space), ENODEV.
     [[nodiscard]] static Result<std::unique_ptr<VfioFunction>>
     adopt(os::System& system, os::Fd device, std::shared_ptr<iommu::AddressSpace> space, std::string name);
     ~VfioFunction() override;

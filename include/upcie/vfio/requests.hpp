@@ -66,7 +66,8 @@ struct HotResetInfo {
 /// VFIO_DEVICE_GET_PCI_HOT_RESET_INFO. Error: ENODEV when neither slot nor bus can be reset.
 [[nodiscard]] Result<HotResetInfo> get_hot_reset_info(os::System& system, int device, std::string_view subject);
 /// VFIO_DEVICE_PCI_HOT_RESET. Through the group path `groups` proves ownership of each affected group; through the cdev
-/// it is empty. Errors: EINVAL/EPERM (an affected function belongs to someone else), ENODEV.
+/// it is empty. Errors: EINVAL/EPERM (an affected function belongs to someone else), ENODEV, ENOTTY (done, but the link
+/// did not come up again in time: QEMU's root port does that).
 Result<void> hot_reset(os::System& system, int device, std::span<const int> groups, std::string_view subject);
 
 } // namespace upcie::vfio
