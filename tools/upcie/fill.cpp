@@ -34,7 +34,8 @@ Result<Fill> Fill::file(os::System& system, const std::string& path, std::uint64
     }
     struct stat status {};
     if (system.fstat(opened->get(), &status) != 0) {
-        return fail(errno, "fstat", path, {});
+        const int code = errno;
+        return fail(code, "fstat", path, {});
     }
     if (!S_ISREG(status.st_mode) || status.st_size == 0) {
         return fail(EINVAL, "read input", path, "It has to be a regular file with something in it.");
@@ -65,7 +66,8 @@ Result<void> Fill::fill(std::span<std::byte> memory, std::uint64_t lba) {
     while (!memory.empty()) {
         const ssize_t got = system_->pread(file_.get(), memory.data(), memory.size(), static_cast<off_t>(offset));
         if (got < 0) {
-            return fail(errno, "read", path_, {});
+            const int code = errno;
+            return fail(code, "read", path_, {});
         }
         if (got == 0) {
             break; // the rest of the last block stays zero

@@ -63,12 +63,23 @@ void say_range(Report& report, const Work& work) {
     report.result()["bytes"] = work.range.count * work.target.block_size();
 }
 
+Result<os::Fd> create_file(os::System& system, const std::string& path) {
+    constexpr mode_t readable_by_all = 0644;
+    const int fd = system.open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, readable_by_all);
+    if (fd < 0) {
+        const int code = errno;
+        return fail(code, "create", path, "Name a file in a folder that exists and may be written to.");
+    }
+    return os::Fd{system, fd};
+}
+
 Result<void> write_all(os::System& system, int fd, std::span<const std::byte> data, std::uint64_t offset,
                        const std::string& name) {
     while (!data.empty()) {
         const ssize_t put = system.pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
         if (put < 0) {
-            return fail(errno, "write", name, "What was read from the device does not fit there.");
+            const int code = errno;
+            return fail(code, "write", name, "What was read from the device does not fit there.");
         }
         data = data.subspan(static_cast<std::size_t>(put));
         offset += static_cast<std::uint64_t>(put);
@@ -124,7 +135,7 @@ ExitCode read(Context& context, Options options) {
     }
     os::Fd file;
     if (to_file) {
-        auto opened = os::open_file(context.system, options.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        auto opened = create_file(context.system, options.file);
         if (!opened) {
             return report.fail(opened.error(), ExitCode::precondition);
         }
@@ -272,7 +283,7 @@ void add_write(CLI::App& app, Context& context, Action& action) {
         ->type_name("N");
     command->add_option("--input", options->file, "File to read; its last block is filled up with zeroes")
         ->type_name("FILE");
-    command->add_option("--pattern", options->pattern, "zero, ones, a byte (0xa5), or stamp (see upcie-stamps(7))")
+    command->add_option("--pattern", options->pattern, "zero, ones, a byte (0xa5), or stamp (what verify writes)")
         ->type_name("PATTERN");
     command->add_option("--seed", options->seed, "Seed of --pattern stamp")->capture_default_str()->type_name("N");
     add_destructive_flag(*command, options->destructive);
