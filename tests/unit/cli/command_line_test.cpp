@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "command.hpp"
+#include "man_page_path.hpp"
 
 namespace upcie::cli {
 namespace {
