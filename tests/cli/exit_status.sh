@@ -21,7 +21,7 @@ expect 2 '--destructive' verify 0abc:12:13.4
 expect 2 'subcommand' nonsense
 expect 2 'has 2048 blocks' read sim:size=1M --lba 2048
 expect 4 'ENODEV' identify 0abc:12:13.4
-expect 4 'EINVAL' identify sim:size=wrong
+expect 2 'size' identify sim:size=wrong
 expect 0 'IOPS' bench sim:size=1M --seconds 0.2
 expect 0 'ready again' reset sim:size=1M
 expect 0 'complete -F _upcie upcie' completion bash

@@ -29,7 +29,7 @@ ExitCode bind(Context& context, const Options& options) {
     Report report{context, "bind"};
     const auto function = find_pci_function(context, options.device);
     if (!function) {
-        return report.fail(function.error(), ExitCode::precondition);
+        return report.fail(function.error(), function.error().is(EINVAL) ? ExitCode::usage : ExitCode::precondition);
     }
     const auto binding =
         pci::DriverBinding::bind(context.system, function->bdf, options.driver, {options.force}, context.roots.kernel);
@@ -60,7 +60,7 @@ ExitCode unbind(Context& context, const Options& options) {
     Report report{context, "unbind"};
     const auto function = find_pci_function(context, options.device);
     if (!function) {
-        return report.fail(function.error(), ExitCode::precondition);
+        return report.fail(function.error(), function.error().is(EINVAL) ? ExitCode::usage : ExitCode::precondition);
     }
     const auto driver = pci::give_back_to_kernel(context.system, function->bdf, {options.force}, context.roots.kernel);
     if (!driver) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device.hpp"
 
-#include <upcie/sim/function.hpp>
+#include <upcie/open.hpp>
 
 namespace upcie::cli {
 
@@ -48,18 +48,33 @@ Outcome<void> allow_destruction(const DeviceChoice& choice, bool destructive, st
 }
 
 Result<std::shared_ptr<pci::Function>> open_function(Context& context, const DeviceChoice& choice) {
-    auto function = sim::open_function(choice.name, context.system);
+    OpenOptions options;
+    options.roots = context.roots.kernel;
+    for (const auto path : {Path::cdev, Path::group, Path::noiommu_cdev, Path::uio}) {
+        if (choice.path == upcie::to_string(path)) {
+            options.path = path;
+        }
+    }
+    auto function = upcie::open_function(context.system, choice.name, options);
     if (!function) {
         return tl::unexpected{std::move(function.error())};
     }
     return std::shared_ptr<pci::Function>{std::move(*function)};
 }
 
+ExitCode exit_code_of_open(const DeviceChoice& choice, const Error& error) noexcept {
+    // A kernel may say EINVAL of a device too; of a name it is ours, and the name is what has to change.
+    const bool of_the_name = choice.simulated() || (choice.name.find("vfio") == std::string::npos &&
+                                                    !pci::Bdf::parse(choice.name).has_value());
+    return error.is(EINVAL) && of_the_name ? ExitCode::usage : ExitCode::precondition;
+}
+
 Outcome<Session> open_session(Context& context, Report& report, const DeviceChoice& choice,
                               const nvme::ControllerOptions& options) {
     auto function = open_function(context, choice);
     if (!function) {
-        return stop(std::move(function.error()), ExitCode::precondition);
+        const ExitCode code = exit_code_of_open(choice, function.error());
+        return stop(std::move(function.error()), code);
     }
     report.set_device(choice.name, (*function)->path(), (*function)->path_reason());
     auto controller = nvme::Controller::open(context.system, std::move(*function), options);

@@ -58,6 +58,9 @@ using Outcome = tl::expected<T, Failure>;
 /// Opens the function the chosen way; the controller behind it is left alone. Errors: upcie::open_function's.
 [[nodiscard]] Result<std::shared_ptr<pci::Function>> open_function(Context& context, const DeviceChoice& choice);
 
+/// usage for a name that names nothing, precondition for everything else.
+[[nodiscard]] ExitCode exit_code_of_open(const DeviceChoice& choice, const Error& error) noexcept;
+
 /// An opened controller.
 struct Session {
     std::shared_ptr<nvme::Controller> controller;

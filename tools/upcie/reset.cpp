@@ -21,7 +21,7 @@ ExitCode reset(Context& context, const Options& options) {
         // The controller may be past bringing up: the function is reset before anybody looks at it.
         auto function = open_function(context, options.device);
         if (!function) {
-            return report.fail(function.error(), ExitCode::precondition);
+            return report.fail(function.error(), exit_code_of_open(options.device, function.error()));
         }
         report.set_device(options.device.name, (*function)->path(), (*function)->path_reason());
         if (const auto done = (*function)->reset(); !done) {

@@ -19,7 +19,8 @@ class Doctor : public ::testing::Test {
         fake_.write("boot/config-7.3.4", "CONFIG_IOMMUFD=y\nCONFIG_VFIO_DEVICE_CDEV=y\nCONFIG_VFIO_PCI=m\n"
                                          "CONFIG_VFIO_NOIOMMU=y\nCONFIG_UIO_PCI_GENERIC=m\nCONFIG_UDMABUF=y\n"
                                          "CONFIG_PCI_P2PDMA=y\n");
-        fake_.write("lib/modules/7.3.4/modules.dep", "kernel/drivers/uio/uio_pci_generic.ko: kernel/drivers/uio/uio.ko\n");
+        fake_.write("lib/modules/7.3.4/modules.dep",
+                    "kernel/drivers/uio/uio_pci_generic.ko: kernel/drivers/uio/uio.ko\n");
         fake_.write("sys/module/vfio_pci/refcnt", "1");
         fake_.write("sys/module/vfio_iommu_type1/refcnt", "1");
         fake_.write("sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "N\n");
@@ -154,7 +155,8 @@ TEST_F(Doctor, TopologyAndAcsBetweenADriveAndAGpu) {
     put(0x140, 0x00010000 | 0x000d);
     put(0x144, 0x00040000 | 0x007f);
     fake_.write("sys/devices/pci0000:00/0000:00:1c.0/0000:05:00.0/0000:06:00.0/config", config);
-    fake_.link("sys/bus/pci/devices/0000:06:00.0", "../../../devices/pci0000:00/0000:00:1c.0/0000:05:00.0/0000:06:00.0");
+    fake_.link("sys/bus/pci/devices/0000:06:00.0",
+               "../../../devices/pci0000:00/0000:00:1c.0/0000:05:00.0/0000:06:00.0");
     const Json document = doctor().json();
     const Json peers = check(document, "p2p.0000:07:00.0.0000:08:00.0");
     EXPECT_EQ(peers["status"], "warn");

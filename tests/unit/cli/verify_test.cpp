@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <fstream>
 #include <vector>
 
@@ -15,10 +16,19 @@ using ::upcie::test::TempDirectory;
 
 constexpr const char* small_device = "sim:size=1M";
 
-std::string with_faults(const std::string& script) { return std::string{small_device} + ",faults=" + script; }
+std::string with_faults(const std::string& script) {
+    return std::string{small_device} + ",faults=" + script;
+}
 
-test::Answer verify(const std::string& device, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{"verify", device, "--blocks", "64", "--size", "4K", "--seed", "7", "--json"};
+/// Verifies 64 blocks of a device in commands of 4 KiB with seed 7, unless `more` says otherwise.
+test::Answer verify(const std::string& device, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"verify", device, "--json"};
+    for (const auto& [option, value] :
+         {std::pair{"--blocks", "64"}, std::pair{"--size", "4K"}, std::pair{"--seed", "7"}}) {
+        if (std::find(more.begin(), more.end(), option) == more.end()) {
+            arguments.insert(arguments.end(), {option, value});
+        }
+    }
     arguments.insert(arguments.end(), more.begin(), more.end());
     return upcie(arguments);
 }
@@ -45,7 +55,8 @@ TEST(Verify, AGoodDeviceIsGood) {
     EXPECT_FALSE(document["path"]["reason"].get<std::string>().empty());
     EXPECT_EQ(document["result"]["counts"]["good"], 64);
     EXPECT_EQ(document["result"]["seed"], 7);
-    EXPECT_EQ(document["result"]["verdict"], "GOOD: 64 blocks read, all as written; seed 0x7, namespace 1, LBA 0 to 63");
+    EXPECT_EQ(document["result"]["verdict"],
+              "GOOD: 64 blocks read, all as written; seed 0x7, namespace 1, LBA 0 to 63");
 }
 
 TEST(Verify, RandomOrderSeveralPassesBigBlocksAndInterruptsAreGoodToo) {
@@ -67,7 +78,8 @@ TEST(Verify, AMisplacedReadIsNamedAndTheSecondReadTellsTheTransferFromTheMedium)
 }
 
 TEST(Verify, AMisplacedWriteIsOnTheMedium) {
-    const auto answer = verify(with_faults("misplaced:1@op=write&lba=63&once"), {"--size", "512", "--depth", "1", "--blocks", "65"});
+    const auto answer =
+        verify(with_faults("misplaced:1@op=write&lba=63&once"), {"--size", "512", "--depth", "1", "--blocks", "65"});
     EXPECT_EQ(answer.code, 3) << answer.out << answer.err;
     EXPECT_EQ(bad_block(answer, 63)["verdict"], "zero");
     EXPECT_EQ(bad_block(answer, 63)["again"], "a second read shows the same");
@@ -217,7 +229,8 @@ TEST_F(VerifyLater, FindingsAreLimitedAndCounted) {
 }
 
 TEST(VerifyText, NamesTheBlockAndTheVerdict) {
-    const auto answer = upcie({"verify", with_faults("misplaced:1@op=read&lba=16..23&once"), "--blocks", "64", "--size", "4K"});
+    const auto answer =
+        upcie({"verify", with_faults("misplaced:1@op=read&lba=16..23&once"), "--blocks", "64", "--size", "4K"});
     EXPECT_EQ(answer.code, 3);
     EXPECT_TRUE(answer.says("BAD  LBA 17 holds the block written for LBA 18; a second read is good")) << answer.out;
     EXPECT_TRUE(answer.says("BAD DATA: 8 of 64 blocks read (8 misplaced)")) << answer.out;
