@@ -73,6 +73,11 @@ head -c 4096 /dev/urandom >"$stage.block"
 dd if="$stage.block" of="$image" bs=4096 seek=3 conv=notrunc status=none
 reads_the_block() { "$@" "sim:size=1M,lba=4096,file=$image" 3 | cmp - "$stage.block"; }
 
+readme_shows_it() {
+    diff <(sed -n '/^```cpp$/,/^```$/p' "$here/../../README.md" | sed '1d;$d') "$here/example.cpp"
+}
+check "the README's program is the example" readme_shows_it
+
 example_shared() {
     # shellcheck disable=SC2046
     g++ -std=c++20 -Wall -Wextra -Werror "$here/example.cpp" -o "$stage/example-shared" $(flags --cflags --libs) &&

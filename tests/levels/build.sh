@@ -6,7 +6,7 @@ level_native() {
     setup build tests
     configure_native
     compile build
-    run_programs build unit conformance
+    run_programs build unit conformance cli
 }
 
 # A second compiler sees other mistakes; the sanitizers use clang too, but leave out the tools.

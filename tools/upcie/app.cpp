@@ -21,14 +21,20 @@ void add_json_flag(CLI::App& subcommand, Context& context) {
     subcommand.add_flag("--json", context.json, "Answer with one JSON document on standard output");
 }
 
+void add_all(CLI::App& app, Context& context, Action& action) {
+    for (const auto add : {add_list, add_doctor, add_bind, add_unbind, add_identify, add_read, add_write, add_verify,
+                           add_bench, add_reset, add_completion}) {
+        add(app, context, action);
+    }
+}
+
 int run(int argument_count, const char* const* arguments, Context& context) {
     CLI::App app{"Drive NVMe controllers from user space", "upcie"};
     app.require_subcommand(1);
     app.set_version_flag("--version", std::string{"upcie "} + version);
     app.footer(after_the_help);
     Action action;
-    add_list(app, context, action);
-    add_doctor(app, context, action);
+    add_all(app, context, action);
     try {
         app.parse(argument_count, arguments);
     } catch (const CLI::ParseError& problem) {

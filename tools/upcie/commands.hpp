@@ -17,6 +17,18 @@ using Action = std::function<ExitCode()>;
 // Each adds one subcommand to the command line; its callback sets `action`.
 void add_list(CLI::App& app, Context& context, Action& action);
 void add_doctor(CLI::App& app, Context& context, Action& action);
+void add_bind(CLI::App& app, Context& context, Action& action);
+void add_unbind(CLI::App& app, Context& context, Action& action);
+void add_identify(CLI::App& app, Context& context, Action& action);
+void add_read(CLI::App& app, Context& context, Action& action);
+void add_write(CLI::App& app, Context& context, Action& action);
+void add_verify(CLI::App& app, Context& context, Action& action);
+void add_bench(CLI::App& app, Context& context, Action& action);
+void add_reset(CLI::App& app, Context& context, Action& action);
+void add_completion(CLI::App& app, Context& context, Action& action);
+
+/// All of them, in the order of the help.
+void add_all(CLI::App& app, Context& context, Action& action);
 
 /// The whole command line. Answers what the process ends with; never throws.
 int run(int argument_count, const char* const* arguments, Context& context);

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mover.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <upcie/nvme/command_error.hpp>
+
+namespace upcie::cli {
+
+namespace {
+
+constexpr std::chrono::seconds suspicious_silence{1};
+constexpr std::chrono::milliseconds interrupt_wait{100};
+
+std::chrono::nanoseconds nanoseconds(double seconds) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>{seconds});
+}
+
+} // namespace
+
+void add_move_options(CLI::App& subcommand, MoveOptions& options) {
+    subcommand.add_option("--depth", options.depth, "Commands in flight")
+        ->capture_default_str()
+        ->check(CLI::Range(1U, 65535U))
+        ->type_name("N");
+    subcommand.add_option("--size", options.bytes, "Bytes of one command at most, with K or M")
+        ->capture_default_str()
+        ->transform(CLI::AsSizeValue(false))
+        ->type_name("BYTES");
+    subcommand.add_option("--timeout", options.timeout_seconds, "Seconds until a command counts as lost")
+        ->capture_default_str()
+        ->check(CLI::Range(0.001, 86400.0))
+        ->type_name("SECONDS");
+    subcommand.add_flag("--interrupt", options.interrupt, "Wait for interrupts instead of polling");
+}
+
+unsigned vectors_for(bool interrupt, unsigned queues) {
+    return interrupt ? queues + 1 : 0;
+}
+
+Result<TransferMemory> TransferMemory::allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space,
+                                                ByteCount size) {
+    TransferMemory memory;
+    const auto backing = space->needs_hugepages() ? memory::Backing::hugepage_2m : memory::Backing::plain;
+    auto buffer = memory::Buffer::allocate(system, size, backing);
+    if (!buffer) {
+        return tl::unexpected{std::move(buffer.error())};
+    }
+    memory.buffer_ = std::move(*buffer);
+    auto registry = memory::Registry::create(system, space);
+    if (!registry) {
+        return tl::unexpected{std::move(registry.error())};
+    }
+    memory.registry_ = std::move(*registry);
+    auto registration = memory.registry_->register_buffer(memory.buffer_);
+    if (!registration) {
+        return tl::unexpected{std::move(registration.error())};
+    }
+    memory.registration_ = std::move(*registration);
+    return memory;
+}
+
+Outcome<Mover> Mover::create(Context& context, Session& session, const Target& target, const MoveOptions& options) {
+    Mover mover;
+    mover.system_ = &context.system;
+    mover.controller_ = session.controller;
+    mover.format_ = target.format;
+    mover.interrupt_ = options.interrupt;
+    const std::uint64_t block_size = target.block_size();
+    std::uint64_t bytes = std::max(options.bytes / block_size, std::uint64_t{1}) * block_size;
+    if (const auto limit = session.controller->max_transfer()) {
+        bytes = std::min(bytes, limit->value() / block_size * block_size);
+    }
+    constexpr std::uint64_t largest = std::uint64_t{2} << 20;
+    bytes = std::clamp(bytes, block_size, largest);
+    mover.blocks_ = static_cast<std::uint32_t>(bytes / block_size);
+
+    nvme::QueueOptions queue_options;
+    queue_options.depth = std::min(options.depth + 1, session.controller->capabilities().max_queue_entries());
+    queue_options.timeout = nanoseconds(options.timeout_seconds);
+    queue_options.max_transfer = ByteCount{std::max(bytes, std::uint64_t{4096})};
+    if (options.interrupt) {
+        if (session.controller->interrupt_vectors() < 2) {
+            return stop(fail(ENOTSUP, "wait for interrupts", session.controller->name(),
+                             "This path or device has no interrupt vectors: leave --interrupt away."),
+                        ExitCode::precondition);
+        }
+        queue_options.interrupt_vector = 1;
+    }
+    const std::uint32_t slots = queue_options.depth - 1;
+    // Each slot starts on a page of its own, so that a command's blocks are contiguous in as few pages as can be.
+    constexpr std::uint64_t page = 4096;
+    const std::uint64_t stride = (bytes + page - 1) / page * page;
+    auto memory =
+        TransferMemory::allocate(context.system, session.controller->address_space(), ByteCount{stride * slots});
+    if (!memory) {
+        return stop(std::move(memory.error()));
+    }
+    mover.memory_ = std::move(*memory);
+    queue_options.registry = mover.memory_.registry();
+    auto queue = session.controller->create_queue_pair(queue_options);
+    if (!queue) {
+        return stop(std::move(queue.error()));
+    }
+    mover.queue_.emplace(std::move(*queue));
+    for (std::uint32_t i = 0; i < slots; ++i) {
+        mover.slots_.push_back({{}, std::span{mover.memory_.data() + i * stride, static_cast<std::size_t>(bytes)}});
+        mover.free_.push_back(slots - 1 - i);
+    }
+    return mover;
+}
+
+Result<void> Mover::run(const Next& next, const Done& done) {
+    failure_.reset();
+    bool more = true;
+    last_progress_ = std::chrono::steady_clock::now();
+    std::array<nvme::Completion, 64> completions;
+    while (true) {
+        while (more && !failure_ && !free_.empty()) {
+            const std::uint32_t index = free_.back();
+            Slot& slot = slots_[index];
+            const auto transfer = next(slot.memory);
+            if (!transfer) {
+                more = false;
+                break;
+            }
+            slot.transfer = *transfer;
+            const bool write = transfer->opcode == nvme::IoOpcode::write;
+            const auto submitted =
+                write ? queue_->write(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.data(), index)
+                      : queue_->read(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.data(), index);
+            if (!submitted) {
+                failure_ = submitted.error(describe(*transfer), controller_->name());
+                break;
+            }
+            free_.pop_back();
+            ++in_flight_;
+        }
+        queue_->ring();
+        if (in_flight_ == 0) {
+            if (!failure_ && more) {
+                // Every slot's memory is with a command that timed out, and may still be written to.
+                failure_ = fail(ETIMEDOUT, "move blocks", controller_->name(),
+                                "Every command in flight timed out; `upcie reset` the device, and look at dmesg.")
+                               .value();
+            }
+            break;
+        }
+        const std::size_t count = queue_->poll(completions);
+        collect(std::span{completions}.first(count), done);
+        if (count > 0) {
+            last_progress_ = std::chrono::steady_clock::now();
+        } else if (auto alive = wait(); !alive) {
+            in_flight_ = 0; // they end with the queue; nothing of theirs is used any more
+            free_.clear();
+            return alive;
+        }
+    }
+    return failure_ ? Result<void>{tl::unexpected{*failure_}} : Result<void>{};
+}
+
+void Mover::collect(std::span<const nvme::Completion> completions, const Done& done) {
+    for (const auto& completion : completions) {
+        const auto index = static_cast<std::uint32_t>(completion.cookie);
+        Slot& slot = slots_[index];
+        const std::size_t bytes = std::size_t{slot.transfer.blocks} << format_.block_shift;
+        const auto taken = done(slot.transfer, slot.memory.first(bytes), completion);
+        if (!taken && !failure_) {
+            failure_ = taken.error();
+        }
+        --in_flight_;
+        if (completion.outcome != nvme::Outcome::timed_out) {
+            free_.push_back(index);
+        }
+    }
+}
+
+Result<void> Mover::wait() {
+    if (std::chrono::steady_clock::now() - last_progress_ > suspicious_silence) {
+        if (auto status = controller_->status(); !status) {
+            return tl::unexpected{std::move(status.error())};
+        }
+        last_progress_ = std::chrono::steady_clock::now();
+    }
+    if (!interrupt_) {
+        controller_->function()->pause();
+        return {};
+    }
+    const auto fired = queue_->wait_for_interrupt(*system_, interrupt_wait);
+    if (!fired && !fired.error().is(EINTR)) {
+        return tl::unexpected{fired.error()};
+    }
+    return {};
+}
+
+Result<void> Mover::flush() {
+    if (const auto submitted = queue_->flush(format_.nsid, 0); !submitted) {
+        return tl::unexpected{submitted.error("flush", controller_->name())};
+    }
+    queue_->ring();
+    last_progress_ = std::chrono::steady_clock::now();
+    nvme::Completion completion;
+    while (queue_->poll({&completion, 1}) == 0) {
+        if (auto alive = wait(); !alive) {
+            return alive;
+        }
+    }
+    if (!completion.ok()) {
+        return tl::unexpected{nvme::to_error(completion, "flush", controller_->name())};
+    }
+    return {};
+}
+
+std::string describe(const Transfer& transfer) {
+    const char* verb = transfer.opcode == nvme::IoOpcode::write ? "write" : "read";
+    return transfer.blocks == 1
+               ? fmt::format("{} block {}", verb, transfer.lba)
+               : fmt::format("{} blocks {} to {}", verb, transfer.lba, transfer.lba + transfer.blocks - 1);
+}
+
+Result<void> must_succeed(const Transfer& transfer, const nvme::Completion& completion, const Target& target) {
+    if (completion.ok()) {
+        return {};
+    }
+    return tl::unexpected{
+        nvme::to_error(completion, describe(transfer), fmt::format("namespace {}", target.info.nsid.value()))};
+}
+
+} // namespace upcie::cli
