@@ -130,7 +130,7 @@ class Engine {
     void vanish();
     [[nodiscard]] bool working() const noexcept;
 
-    // ---- queues.cpp: doorbells, fetching, completing
+    // ---- queues.cpp: doorbells, fetching, ring memory
     std::size_t watch_doorbells();
     void sweep_doorbells();
     void ring_submission(std::uint16_t qid, std::uint32_t value);
@@ -141,6 +141,11 @@ class Engine {
     bool fetch(std::uint16_t qid);
     void check_reserved(const Command& command, std::uint16_t qid);
     void begin(const Command& command, std::uint16_t qid);
+    [[nodiscard]] bool queue_memory_overlaps(std::uint64_t base, std::uint64_t bytes) const;
+    bool check_ring(const std::string& what, std::uint64_t base, std::uint64_t bytes, iommu::Access access);
+    void check_zeroed(const std::string& what, std::uint64_t base, std::uint32_t entries);
+
+    // ---- completions.cpp
     void finish(std::uint16_t qid, const Command& command, const Answer& answer, const FaultRule* fault = nullptr);
     void complete(Completion completion);
     std::size_t release_due();
@@ -149,9 +154,6 @@ class Engine {
     bool post(CompletionQueue& queue, const Completion& completion);
     void signal_all();
     [[nodiscard]] std::uint16_t unused_cid(const SubmissionQueue& queue, std::uint16_t near) const;
-    [[nodiscard]] bool queue_memory_overlaps(std::uint64_t base, std::uint64_t bytes) const;
-    bool check_ring(const std::string& what, std::uint64_t base, std::uint64_t bytes, iommu::Access access);
-    void check_zeroed(const std::string& what, std::uint64_t base, std::uint32_t entries);
 
     // ---- transfer.cpp: PRPs
     nvme::Status walk_prps(const Command& command, std::uint64_t bytes, Segments& segments);

@@ -41,35 +41,32 @@ void FaultPlayer::load(FaultScript script) {
     progress_.assign(script_.rules().size(), {});
 }
 
-bool FaultPlayer::due(const FaultRule& rule, Progress& progress) const noexcept {
+// Every rule counts what meets its conditions, so that the n-th of one does not depend on what others did.
+bool FaultPlayer::due(const FaultRule& rule, Progress& progress) noexcept {
     ++progress.met;
-    if ((rule.nth != 0 && progress.met != rule.nth) || (rule.every != 0 && progress.met % rule.every != 0) ||
-        (rule.times != 0 && progress.hits == rule.times)) {
-        return false;
-    }
-    ++progress.hits;
-    return true;
+    return (rule.nth == 0 || progress.met == rule.nth) && (rule.every == 0 || progress.met % rule.every == 0) &&
+           (rule.times == 0 || progress.hits < rule.times);
 }
 
-const FaultRule* FaultPlayer::on_command(const nvme::Command& command, std::uint16_t qid) {
+template <class Meets>
+const FaultRule* FaultPlayer::choose(Meets&& meets) {
     const FaultRule* chosen = nullptr;
     for (std::size_t i = 0; i < progress_.size(); ++i) {
         const FaultRule& rule = script_.rules()[i];
-        if (chosen == nullptr && meets(rule, command, qid) && due(rule, progress_[i])) {
+        if (meets(rule) && due(rule, progress_[i]) && chosen == nullptr) {
             chosen = &rule;
+            ++progress_[i].hits;
         }
     }
     return chosen;
 }
 
+const FaultRule* FaultPlayer::on_command(const nvme::Command& command, std::uint16_t qid) {
+    return choose([&](const FaultRule& rule) { return meets(rule, command, qid); });
+}
+
 const FaultRule* FaultPlayer::on_event(FaultEvent event) {
-    for (std::size_t i = 0; i < progress_.size(); ++i) {
-        const FaultRule& rule = script_.rules()[i];
-        if (rule.event == event && due(rule, progress_[i])) {
-            return &rule;
-        }
-    }
-    return nullptr;
+    return choose([&](const FaultRule& rule) { return rule.event == event; });
 }
 
 std::vector<std::uint64_t> FaultPlayer::hits() const {

@@ -23,7 +23,9 @@ class FaultPlayer {
         std::uint64_t met = 0;
         std::uint64_t hits = 0;
     };
-    [[nodiscard]] bool due(const FaultRule& rule, Progress& progress) const noexcept;
+    [[nodiscard]] static bool due(const FaultRule& rule, Progress& progress) noexcept;
+    template <class Meets>
+    [[nodiscard]] const FaultRule* choose(Meets&& meets);
 
     FaultScript script_;
     std::vector<Progress> progress_;

@@ -62,7 +62,8 @@ struct FaultRule {
     std::uint64_t times = 0; ///< "once", "times=5": at most so often; 0: no limit
 };
 
-/// A list of rules; for each command the first rule that applies counts.
+/// A list of rules; on each command the first rule that is due is applied. Every rule counts for itself what meets its
+/// conditions.
 ///
 /// Text: rules parted by ';', each `action@condition&condition`, for example
 /// `error:2:0x81@op=read&lba=100..199;late:50ms@admin&nth=4;cfs@nth=1000`. Names of opcodes are flush, write, read,

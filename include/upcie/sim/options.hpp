@@ -30,12 +30,12 @@ struct Options {
     std::uint8_t mpsmax = 4;                 ///< "mpsmax=4": largest likewise; 0 to 15
     std::uint8_t to = 10;                    ///< "to=10": CAP.TO, in units of 500 ms
     std::chrono::milliseconds ready_delay{}; ///< "ready=20ms": from CC.EN to CSTS.RDY
-    std::uint64_t msix_table = 0; ///< "msix=0x5000": offset of the MSI-X table inside BAR 0, whose page cannot be
-                                  ///< mapped; 0: in BAR 4
-    bool volatile_cache = true;                 ///< "vwc=on"
-    std::uint16_t vendor = 0x1b36;              ///< "vendor=0x1b36": PCI vendor
-    std::uint16_t device = 0x5c1e;              ///< "device=0x5c1e"
-    std::string serial = "SIM0001";             ///< "serial=..": up to 20 characters
+    std::uint64_t msix_table = 0;   ///< "msix=0x5000": offset of the MSI-X table inside BAR 0, whose page cannot be
+                                    ///< mapped; 0: in BAR 4
+    bool volatile_cache = true;     ///< "vwc=on"
+    std::uint16_t vendor = 0x1b36;  ///< "vendor=0x1b36": PCI vendor
+    std::uint16_t device = 0x5c1e;  ///< "device=0x5c1e"
+    std::string serial = "SIM0001"; ///< "serial=..": up to 20 characters
     std::string model = "upcie simulated NVMe"; ///< "model=..": up to 40
     std::string firmware = "1.0";               ///< "firmware=..": up to 8
     bool threaded = true;          ///< "thread=off": nothing happens except in Controller::step() and Function::pause()
