@@ -44,6 +44,11 @@ Result<std::shared_ptr<PagemapAddressSpace>> PagemapAddressSpace::create(os::Sys
                 "The kernel has CONFIG_PROC_PAGE_MONITOR off, or /proc is not mounted: physical addresses cannot "
                 "be had this way.";
         }
+        if (error.is(EACCES)) {
+            error.hint =
+                "A process that changed its user loses /proc/self to root (PR_SET_DUMPABLE gives it back); and the "
+                "addresses need CAP_SYS_ADMIN in any case.";
+        }
         return tl::unexpected{std::move(error)};
     }
     std::shared_ptr<PagemapAddressSpace> space{new PagemapAddressSpace{system, std::move(*file)}};

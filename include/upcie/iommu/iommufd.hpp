@@ -101,6 +101,9 @@ enum class IoasOwnership : std::uint8_t {
 
 /// An IOAS as an AddressSpace. Maps memory and files; addresses are IOVAs, chosen by the kernel or drawn from a window.
 ///
+/// Attach the device first: until then the kernel pins nothing, so that even memory that is not there can be mapped,
+/// and EFAULT, EINVAL and ENOMEM (memlock) come from the attach, where nobody knows which mapping is meant.
+///
 /// Threads: any.
 class IoasAddressSpace final : public AddressSpace {
   public:

@@ -172,8 +172,9 @@ TEST_F(PagemapTest, FailuresSayWhatToDo) {
     EXPECT_TRUE(space->map_memory(at(0), 2_MiB).error().is(EIO));
     EXPECT_TRUE(space->map_memory(at(0), 2_MiB).error().is(EIO));
     MockSystem without;
-    EXPECT_CALL(without, open(_, _, _)).WillOnce(fails_with(ENOENT));
+    EXPECT_CALL(without, open(_, _, _)).WillOnce(fails_with(ENOENT)).WillOnce(fails_with(EACCES));
     EXPECT_THAT(PagemapAddressSpace::create(without).error().hint, HasSubstr("CONFIG_PROC_PAGE_MONITOR"));
+    EXPECT_THAT(PagemapAddressSpace::create(without).error().hint, HasSubstr("PR_SET_DUMPABLE"));
 }
 
 } // namespace
