@@ -149,10 +149,7 @@ Result<void> DmaWitness::start() {
 }
 
 void DmaWitness::adopt(const State& state) noexcept {
-    queue_.tail = state.tail;
-    queue_.rung_tail = state.tail;
-    queue_.head = state.head;
-    queue_.phase = state.phase;
+    queue_.resume(state.tail, state.head, state.phase);
 }
 
 Result<void> DmaWitness::stop() {
@@ -170,7 +167,7 @@ std::string DmaWitness::Sight::word() const {
 
 DmaWitness::Sight DmaWitness::identify(std::byte* data, std::uint64_t data_dma) {
     std::memset(data, sentinel, data_length);
-    nvme::Command& command = queue_.next_submission();
+    nvme::Command& command = *queue_.next;
     command = nvme::Command{};
     command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::identify);
     command.cid = next_cid_++;

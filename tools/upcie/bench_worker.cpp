@@ -110,7 +110,7 @@ void BenchWorker::collect(std::size_t count) {
                 error_ = nvme::to_error(completion, load_.write ? "write" : "read", controller_->name());
             }
         }
-        if (completion.outcome != nvme::Outcome::timed_out) {
+        if (completion.outcome() != nvme::Outcome::timed_out) {
             free_.push_back(slot);
         }
     }

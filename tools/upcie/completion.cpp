@@ -57,18 +57,6 @@ std::vector<CommandWords> words_of(const CLI::App& app) {
     return commands;
 }
 
-std::string quoted(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '\'') {
-            out += "'\\''";
-        } else {
-            out += c;
-        }
-    }
-    return out;
-}
-
 // The devices that there are: NVMe functions by address, and vfio's nodes.
 constexpr std::string_view find_devices =
     "grep -l 0x010802 /sys/bus/pci/devices/*/class 2>/dev/null | cut -d/ -f6; ls -d /dev/vfio/devices/* 2>/dev/null";

@@ -170,7 +170,7 @@ void Mover::collect(std::span<const nvme::Completion> completions, const Done& d
             failure_ = taken.error();
         }
         --in_flight_;
-        if (completion.outcome != nvme::Outcome::timed_out) {
+        if (completion.outcome() != nvme::Outcome::timed_out) {
             free_.push_back(index);
         }
     }

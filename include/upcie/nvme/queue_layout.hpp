@@ -90,6 +90,14 @@ struct QueueLayout {
         phase = phase_bit;
     }
 
+    /// Goes on where another driver of the same rings stood: its tail, head and phase (0 or 1).
+    UPCIE_DEVICE void resume(std::uint32_t at_tail, std::uint32_t at_head, std::uint32_t at_phase) noexcept {
+        restart();
+        next = rung = submission + at_tail;
+        upcoming = completion + at_head;
+        phase = at_phase == 0 ? 0 : phase_bit;
+    }
+
     [[nodiscard]] UPCIE_DEVICE std::uint32_t tail() const noexcept {
         return static_cast<std::uint32_t>(next - submission);
     }

@@ -215,7 +215,7 @@ TEST_F(NamespaceTest, ResetUnderIoLeavesAUsableDevice) {
     ASSERT_TRUE(controller->reset());
     std::array<Completion, 8> ended;
     ASSERT_EQ(pair->poll(ended), 3U);
-    EXPECT_EQ(ended[0].outcome, Outcome::reset);
+    EXPECT_EQ(ended[0].outcome(), Outcome::reset);
     ASSERT_TRUE(pair->restart());
     EXPECT_TRUE(space->read(*pair, Lba{0}, 8, buffer.data()));
 }

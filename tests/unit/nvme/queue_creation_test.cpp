@@ -336,7 +336,7 @@ TEST_F(QueueCreation, ResetEndsWhatIsOutstandingAndTheQueueRestarts) {
     std::array<Completion, 8> ended;
     ASSERT_EQ(queue->poll(ended), 3U);
     for (std::size_t i = 0; i < 3; ++i) {
-        EXPECT_EQ(ended[i].outcome, Outcome::reset);
+        EXPECT_EQ(ended[i].outcome(), Outcome::reset);
         EXPECT_FALSE(ended[i].ok());
     }
     device->io_hook = {};
