@@ -95,7 +95,9 @@ Outcome<Target> choose_namespace(Session& session, const DeviceChoice& choice) {
     }
     auto info = session.controller->identify_namespace(choice.nsid == 0 ? active->front() : Nsid{choice.nsid});
     if (!info) {
-        const bool absent = info.error().is(ENODEV);
+        // A number above the controller's last one is an error of the command, Invalid Namespace or Format.
+        const Error& error = info.error();
+        const bool absent = error.is(ENODEV) || (error.domain == ErrorDomain::nvme && (error.code & 0x7ff) == 0x0b);
         return stop(std::move(info.error()), absent ? ExitCode::precondition : ExitCode::failed);
     }
     const auto& format = info->format();
