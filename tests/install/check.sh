@@ -66,11 +66,18 @@ version_agrees() { [[ $(pkg-config --modversion upcie) == "$(meson introspect --
     python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')" ]]; }
 check "pkg-config knows the version" version_agrees
 
+# A drive whose fourth block somebody else wrote: the example has to answer just that.
+image=$stage.img
+truncate -s 1M "$image"
+head -c 4096 /dev/urandom >"$stage.block"
+dd if="$stage.block" of="$image" bs=4096 seek=3 conv=notrunc status=none
+reads_the_block() { "$@" "sim:size=1M,lba=4096,file=$image" 3 | cmp - "$stage.block"; }
+
 example_shared() {
     # shellcheck disable=SC2046
     g++ -std=c++20 -Wall -Wextra -Werror "$here/example.cpp" -o "$stage/example-shared" $(flags --cflags --libs) &&
         objdump -p "$stage/example-shared" | grep -q "NEEDED *$soname" &&
-        LD_LIBRARY_PATH=$libdir "$stage/example-shared"
+        reads_the_block env LD_LIBRARY_PATH="$libdir" "$stage/example-shared"
 }
 check "the example builds against the shared library and reads a block" example_shared
 
@@ -79,7 +86,7 @@ example_static() {
     g++ -std=c++20 -Wall -Wextra -Werror "$here/example.cpp" -o "$stage/example-static" $(flags --cflags) \
         -Wl,-Bstatic $(flags --static --libs) -Wl,-Bdynamic &&
         ! objdump -p "$stage/example-static" | grep -q 'NEEDED *libupcie' &&
-        "$stage/example-static"
+        reads_the_block "$stage/example-static"
 }
 check "the example builds against the static library and reads a block" example_static
 
