@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "channel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace upcie::probes {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t max_message = 128 * 1024; // below a socket's default buffer (net.core.wmem_default, 208 KiB)
+constexpr std::size_t max_fds = 8;
+const char* const magic = "upcie-probe";
+
+Result<sockaddr_un> address_of(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+        return fail(ENAMETOOLONG, "naming a socket", path,
+                    fmt::format("A socket's path has 1 to {} bytes: choose a shorter one with --socket.",
+                                sizeof(address.sun_path) - 1));
+    }
+    std::memcpy(address.sun_path, path.data(), path.size());
+    return address;
+}
+
+/// connect(2) once. Value: its errno.
+int try_connect(os::System& system, const os::Fd& socket, const sockaddr_un& address) {
+    const auto* const raw = static_cast<const void*>(&address);
+    return system.connect(socket.get(), static_cast<const sockaddr*>(raw), sizeof(address)) < 0 ? errno : 0;
+}
+
+Result<os::Fd> new_socket(os::System& system) {
+    const int fd = system.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return fail(errno, "socket", "AF_UNIX SOCK_SEQPACKET", "Raise the limit of open files (ulimit -n).");
+    }
+    return os::Fd{system, fd};
+}
+
+/// Waits until `events` are possible. Error: ETIMEDOUT.
+Result<void> wait_for(os::System& system, int fd, short events, Clock::time_point deadline, const char* for_what) {
+    for (;;) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+        pollfd wait{fd, events, 0};
+        const int ready = system.poll(&wait, 1, std::max(0, static_cast<int>(left.count())));
+        if (ready > 0) {
+            return {};
+        }
+        if (ready == 0) {
+            return fail(ETIMEDOUT, for_what, "the other process",
+                        "Is it running, with the same --socket? --timeout gives more time.");
+        }
+        if (errno != EINTR) {
+            return fail(errno, "poll", "the probe's socket", "This is unexpected: run the probe again.");
+        }
+    }
+}
+
+} // namespace
+
+Result<Channel> Channel::connect(os::System& system, const std::string& path, std::chrono::milliseconds patience) {
+    const Result<sockaddr_un> address = address_of(path);
+    if (!address) {
+        return tl::unexpected{address.error()};
+    }
+    const Clock::time_point deadline = Clock::now() + patience;
+    for (;;) {
+        Result<os::Fd> socket = new_socket(system);
+        if (!socket) {
+            return tl::unexpected{socket.error()};
+        }
+        const int error = try_connect(system, *socket, *address);
+        if (error == 0) {
+            return Channel{system, std::move(*socket), patience};
+        }
+        if (error == EACCES) {
+            return fail(error, "connect", path,
+                        "The primary admits its own user only: start it with --allow-uid and this user's number.");
+        }
+        // Not there yet, or the name is a killed run's: the other side may still come.
+        const bool may_come = error == ENOENT || error == ECONNREFUSED || error == EINTR || error == EAGAIN;
+        if (!may_come || Clock::now() >= deadline) {
+            return fail(may_come ? ETIMEDOUT : error, "connect", path,
+                        fmt::format("The last attempt said {}: start the other process first, with the same --socket.",
+                                    errno_name(error)));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    }
+}
+
+Result<void> Channel::send(const std::string& type, const Value& data, const std::vector<int>& fds) {
+    const Value envelope = {{"magic", magic}, {"version", channel_version}, {"type", type}, {"data", data}};
+    std::string text = envelope.dump();
+    if (text.size() > max_message || fds.size() > max_fds) {
+        return fail(EMSGSIZE, "send", type, "The message has more bytes or descriptors than the probes exchange.");
+    }
+    iovec part{text.data(), text.size()};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(max_fds * sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (!fds.empty()) {
+        message.msg_control = control.data();
+        message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+        cmsghdr* const header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+        std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+    }
+    const Clock::time_point deadline = Clock::now() + patience_;
+    for (;;) {
+        // A dead peer must be an error here and not a signal. A packet goes whole or not at all.
+        if (system_.sendmsg(socket_.get(), &message, MSG_NOSIGNAL) >= 0) {
+            return {};
+        }
+        if (errno != EAGAIN && errno != EINTR) {
+            return fail(errno, "sendmsg of \"" + type + "\"", "the other process",
+                        "It ended early: its own output says why.");
+        }
+        Result<void> room = wait_for(system_, socket_.get(), POLLOUT, deadline, "sending a message");
+        if (!room) {
+            return room;
+        }
+    }
+}
+
+Result<Message> Channel::receive() {
+    if (Result<void> ready =
+            wait_for(system_, socket_.get(), POLLIN, Clock::now() + patience_, "waiting for a message");
+        !ready) {
+        return tl::unexpected{ready.error()};
+    }
+    std::string text(max_message, '\0');
+    iovec part{text.data(), text.size()};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(max_fds * sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = system_.recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+        return fail(errno, "recvmsg", "the other process", "It ended early: its own output says why.");
+    }
+    if (got == 0) {
+        return fail(ECONNRESET, "recvmsg", "the other process", "It ended early: its own output says why.");
+    }
+    Message result;
+    // Descriptors first: they are this process's now, whatever the text turns out to be.
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+            result.fds.emplace_back(system_, fd);
+        }
+    }
+    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        return fail(EPROTO, "recvmsg", "the other process",
+                    "The message did not fit: both sides must be of one build.");
+    }
+    text.resize(static_cast<std::size_t>(got));
+    const Value envelope = Value::parse(text, nullptr, false);
+    if (!envelope.is_object() || envelope.value("magic", Value{}) != magic) {
+        return fail(EPROTO, "reading a message", "the other process", "That is no probe: check --socket.");
+    }
+    const Value version = envelope.value("version", Value{});
+    if (version != channel_version) {
+        return fail(EPROTO, "reading a message", "the other process",
+                    fmt::format("It speaks version {} and this one {}: use the same build on both sides.",
+                                version.dump(), channel_version));
+    }
+    const Value type = envelope.value("type", Value{});
+    if (!type.is_string() || !envelope.contains("data")) {
+        return fail(EPROTO, "reading a message", "the other process", "The message lacks its type or its data.");
+    }
+    result.type = type.get<std::string>();
+    result.data = envelope.at("data");
+    return result;
+}
+
+Result<Message> Channel::expect(const std::string& type) {
+    Result<Message> message = receive();
+    if (!message || message->type == type) {
+        return message;
+    }
+    if (message->type == "failed" && message->data.is_object()) {
+        return fail(EPROTO, "the other process", message->data.value("operation", "its part"),
+                    message->data.value("message", "It gave no reason."));
+    }
+    return fail(
+        EPROTO, "reading a message", "the other process",
+        fmt::format("It sent \"{}\" where \"{}\" was due: use the same build on both sides.", message->type, type));
+}
+
+Result<void> Channel::wait_for_end() {
+    Result<Message> last = receive();
+    if (last) {
+        return fail(EPROTO, "waiting for the end", "the other process",
+                    fmt::format("It sent \"{}\" instead of ending.", last->type));
+    }
+    if (last.error().is(ECONNRESET)) {
+        return {};
+    }
+    return tl::unexpected{last.error()};
+}
+
+Result<Peer> Channel::peer() const {
+    ucred credentials{};
+    socklen_t length = sizeof(credentials);
+    if (system_.getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0) {
+        return fail(errno, "getsockopt(SO_PEERCRED)", "the probe's socket", "This is unexpected: run the probe again.");
+    }
+    return Peer{credentials.pid, credentials.uid, credentials.gid};
+}
+
+Result<Listener> Listener::open(os::System& system, std::string path, std::vector<std::uint32_t> admitted) {
+    const Result<sockaddr_un> address = address_of(path);
+    if (!address) {
+        return tl::unexpected{address.error()};
+    }
+    struct stat status {};
+    if (system.stat(path.c_str(), &status) == 0) {
+        if (!S_ISSOCK(status.st_mode)) {
+            return fail(EEXIST, "listening", path, "Something other than a socket has that name: choose another.");
+        }
+        Result<os::Fd> trial = new_socket(system);
+        if (!trial) {
+            return tl::unexpected{trial.error()};
+        }
+        const int error = try_connect(system, *trial, *address);
+        if (error != ECONNREFUSED) {
+            return fail(error == 0 ? EADDRINUSE : error, "listening", path,
+                        "Another process owns that socket: end it, or choose another --socket.");
+        }
+        if (system.unlink(path.c_str()) < 0) {
+            return fail(errno, "unlink", path, "A killed run of another user left it: remove it, or choose another.");
+        }
+    }
+    Result<os::Fd> socket = new_socket(system);
+    if (!socket) {
+        return tl::unexpected{socket.error()};
+    }
+    const auto* const raw = static_cast<const void*>(&*address);
+    if (system.bind(socket->get(), static_cast<const sockaddr*>(raw), sizeof(*address)) < 0) {
+        return fail(errno, "bind", path, "The folder must exist and be writable for this user: see --socket.");
+    }
+    Listener result{system, std::move(path), std::move(*socket), std::move(admitted)};
+    const std::uint32_t self = ::geteuid();
+    const bool others = std::any_of(result.admitted_.begin(), result.admitted_.end(),
+                                    [self](std::uint32_t uid) { return uid != self; });
+    result.admitted_.push_back(self);
+    if (system.chmod(result.path_.c_str(), others ? 0666 : 0600) < 0 || system.listen(result.socket_.get(), 4) < 0) {
+        return fail(errno, "listen", result.path_, "The folder must belong to this user: see --socket.");
+    }
+    return result;
+}
+
+Listener::~Listener() {
+    if (!path_.empty()) {
+        static_cast<void>(system_->unlink(path_.c_str()));
+    }
+}
+
+Result<Channel> Listener::accept(std::chrono::milliseconds patience) {
+    const Clock::time_point deadline = Clock::now() + patience;
+    std::string refused;
+    for (;;) {
+        if (Result<void> ready = wait_for(*system_, socket_.get(), POLLIN, deadline, "waiting for a connection");
+            !ready) {
+            Error error = ready.error();
+            if (!refused.empty()) {
+                error.hint += " Turned away: uid" + refused + " (--allow-uid admits them).";
+            }
+            return tl::unexpected{std::move(error)};
+        }
+        const int fd = system_->accept(socket_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) {
+                continue;
+            }
+            return fail(errno, "accept", path_, "Raise the limit of open files (ulimit -n).");
+        }
+        Channel channel{*system_, os::Fd{*system_, fd}, patience};
+        const Result<Peer> peer = channel.peer();
+        if (!peer) {
+            return tl::unexpected{peer.error()};
+        }
+        if (std::find(admitted_.begin(), admitted_.end(), peer->uid) != admitted_.end()) {
+            return channel;
+        }
+        refused += fmt::format(" {}", peer->uid);
+    }
+}
+
+} // namespace upcie::probes

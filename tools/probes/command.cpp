@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "command.hpp"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace upcie::probes {
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+    app.add_flag("--json", options.json, "Print the report as JSON (schema: docs/probes.md)");
+    app.add_option("--timeout", options.timeout_s, "Seconds to wait for the other process at most")
+        ->check(CLI::Range(1U, 3600U))
+        ->capture_default_str();
+    app.footer("Exit status: 0 whatever the answer, 1 when the question could not be asked, 2 for wrong usage.");
+}
+
+std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    return std::nullopt;
+}
+
+int print_report(const Report& report, bool json) {
+    const std::string text = json ? report.json().dump(2) + "\n" : report.text();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+    return report.exit_status();
+}
+
+void could_not_ask(Report& report, const Error& error) {
+    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, errno_name(error.code)), error.hint);
+}
+
+} // namespace upcie::probes

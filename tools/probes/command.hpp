@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <upcie/result.hpp>
+
+#include "report.hpp"
+
+namespace upcie::probes {
+
+/// What every probe's command line has.
+struct CommonOptions {
+    bool json = false;
+    unsigned timeout_s = 30;
+    [[nodiscard]] std::chrono::milliseconds patience() const { return std::chrono::seconds{timeout_s}; }
+};
+void add_common_options(CLI::App& app, CommonOptions& options);
+
+/// The status to end with when the command line asked for help (0) or is wrong (2); nothing when the probe is to run.
+[[nodiscard]] std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+
+/// Prints the report on standard output and answers the exit status.
+int print_report(const Report& report, bool json);
+/// Makes it a report that says why the question could not be asked.
+void could_not_ask(Report& report, const Error& error);
+
+} // namespace upcie::probes

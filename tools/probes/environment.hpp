@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include <upcie/os/system.hpp>
+#include <upcie/pci/enumeration.hpp>
+#include <upcie/result.hpp>
+
+#include "report.hpp"
+
+namespace upcie::probes {
+
+/// The function that `name` means: a BDF, "vfio0", or a cdev's path.
+/// Error: EINVAL for another text, ENODEV where there is no such device.
+[[nodiscard]] Result<pci::FunctionInfo> find_device(os::System& system, const std::string& name,
+                                                    const pci::Roots& roots = {});
+
+/// Kernel, IOMMU, drivers and the device itself.
+[[nodiscard]] Environment describe_machine(os::System& system, const pci::FunctionInfo& function,
+                                           const pci::Roots& roots = {});
+
+/// What stands in the way of a probe that needs the device's cdev.
+struct Obstacle {
+    std::string reason; ///< empty: nothing does
+    std::string remedy;
+};
+[[nodiscard]] Obstacle cdev_obstacle(os::System& system, const pci::FunctionInfo& function,
+                                     const pci::Roots& roots = {});
+
+} // namespace upcie::probes
