@@ -98,10 +98,16 @@ Result<pci::FunctionInfo> find_device(os::System& system, const std::string& nam
     return pci::find_function(system, *bdf, roots);
 }
 
-Environment describe_machine(os::System& system, const pci::FunctionInfo& function, const pci::Roots& roots) {
+Environment describe_kernel() {
     Environment result;
     result.tool_version = UPCIE_VERSION;
     result.kernel = kernel_name();
+    result.iommu_mode = "unknown (no device)";
+    return result;
+}
+
+Environment describe_machine(os::System& system, const pci::FunctionInfo& function, const pci::Roots& roots) {
+    Environment result = describe_kernel();
     result.iommu_mode = iommu_mode(function);
     result.device = device_facts(function);
     result.drivers = driver_versions(system, function, roots);

@@ -16,6 +16,8 @@ namespace upcie::probes {
 [[nodiscard]] Result<pci::FunctionInfo> find_device(os::System& system, const std::string& name,
                                                     const pci::Roots& roots = {});
 
+/// Versions of this tool and of the kernel: what can be said before there is a device.
+[[nodiscard]] Environment describe_kernel();
 /// Kernel, IOMMU, drivers and the device itself.
 [[nodiscard]] Environment describe_machine(os::System& system, const pci::FunctionInfo& function,
                                            const pci::Roots& roots = {});

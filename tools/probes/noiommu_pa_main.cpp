@@ -16,6 +16,7 @@ int probe(const CommonOptions& common, const std::string& device, std::uint64_t 
     Report report{"noiommu_pa",
                   "Does IOMMU_IOAS_NOIOMMU_GET_PA answer with the addresses that pagemap and sysfs give, for "
                   "a memfd, huge pages, anonymous memory and a BAR, and how far does one answer reach?"};
+    report.set_environment(describe_kernel());
     const Result<pci::FunctionInfo> function = find_device(system, device);
     if (!function) {
         could_not_ask(report, function.error());

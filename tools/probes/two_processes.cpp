@@ -31,10 +31,12 @@ Result<Identity> introduce(Report& report, os::System& system, Channel& other, c
         return tl::unexpected{own.error()};
     }
     report.add_process(self, own->json());
-    if (Result<void> sent = other.send("hello", own->json()); !sent) {
+    const Result<void> sent = other.send("hello", own->json());
+    // Where the other side is gone already, its last word says why; that it is gone would not.
+    const Result<Message> hello = other.expect("hello");
+    if (!sent && (hello || hello.error().is(ECONNRESET))) {
         return tl::unexpected{sent.error()};
     }
-    const Result<Message> hello = other.expect("hello");
     if (!hello) {
         return tl::unexpected{hello.error()};
     }
@@ -67,7 +69,7 @@ void describe_given_device(Report& report, os::System& system, const std::string
     if (const Result<pci::FunctionInfo> function = find_device(system, bdf)) {
         report.set_environment(describe_machine(system, *function));
     } else {
-        Environment environment = describe_machine(system, pci::FunctionInfo{});
+        Environment environment = describe_kernel();
         environment.iommu_mode = "unknown (sysfs does not show the device here)";
         environment.device = {{"bdf", bdf}};
         report.set_environment(std::move(environment));

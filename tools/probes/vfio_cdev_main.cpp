@@ -50,6 +50,7 @@ int probe(const std::string& device, const CommonOptions& common) {
     os::System& system = os::real_system();
     Report report{"vfio_cdev",
                   "What does an opener of a vfio cdev get, and what does a second opener of the same cdev?"};
+    report.set_environment(describe_kernel());
     const Result<pci::FunctionInfo> function = find_device(system, device);
     if (!function) {
         could_not_ask(report, function.error());

@@ -330,7 +330,7 @@ Result<void> be_restarted_primary(Report& report, const Requests& requests, Chan
             "restart.dma_to_shared_memory",
             witness->identify(shared.value.data() + layout::witness, given->memory_iova + layout::witness).word());
         report.observe("restart.dma_to_new_memory", witness->identify(memory->view.data(), mapped.value).word());
-        static_cast<void>(witness->stop());
+        // It is left running: whether the last close resets it is part of the question.
     }
     given->device.reset();
     given->iommufd.reset();
@@ -343,6 +343,11 @@ Result<void> be_restarted_primary(Report& report, const Requests& requests, Chan
     const Answered<std::uint32_t> bound = requests.bind(device.ok() ? device.value.get() : -1, iommufd.value.get());
     after.control("restart", "control.bind_own_once_all_are_closed", bound.ok(), outcome_word(bound.error),
                   "the restarted process can bind the device at all", bound.error);
+    if (given->nvme && bound.ok()) {
+        const Result<DmaWitness> anew = DmaWitness::open(requests, device.value.get(), shared.value.data(), 0);
+        after.observe("restart.controller_ready_once_bound_anew", anew ? Value(anew->ready()) : Value(nullptr), {},
+                      "false: the last close has reset it");
+    }
     return secondary.send("anew", {{"findings", after.share_findings()}});
 }
 

@@ -25,6 +25,7 @@ const char* const question =
 int primary(const CommonOptions& common, const SideOptions& side, const std::string& device, bool kill_self) {
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question, "primary"};
+    report.set_environment(describe_kernel());
     const Result<pci::FunctionInfo> function = find_device(system, device);
     if (!function) {
         could_not_ask(report, function.error());
@@ -58,6 +59,7 @@ int primary(const CommonOptions& common, const SideOptions& side, const std::str
 int secondary(const CommonOptions& common, const SideOptions& side, const std::string& handover_socket) {
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question, "secondary"};
+    report.set_environment(describe_kernel());
     Result<Channel> primary_side = Channel::connect(system, side.socket, common.patience());
     Result<void> done = primary_side ? apply(system, side) : tl::unexpected{primary_side.error()};
     if (done) {
@@ -75,6 +77,7 @@ int secondary(const CommonOptions& common, const SideOptions& side, const std::s
 int restarted(const CommonOptions& common, const SideOptions& side) {
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question, "restarted"};
+    report.set_environment(describe_kernel());
     Result<Channel> secondary_side = Channel::connect(system, side.socket, common.patience());
     Result<void> done = secondary_side ? apply(system, side) : tl::unexpected{secondary_side.error()};
     if (done) {
@@ -133,6 +136,7 @@ int standalone(const CommonOptions& common, const std::string& device, const std
     // What stands in the way is said here, where it is seen: the processes' own output is not.
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question};
+    report.set_environment(describe_kernel());
     const Result<pci::FunctionInfo> function = find_device(system, device);
     if (!function) {
         could_not_ask(report, function.error());

@@ -87,6 +87,7 @@ Result<void> with_secondary(Report& report, const Requests& requests, const pci:
 int primary(const CommonOptions& common, const SideOptions& side, const PrimaryOptions& options) {
     os::System& system = os::real_system();
     Report report{"vfio_share", question, "primary"};
+    report.set_environment(describe_kernel());
     const Result<pci::FunctionInfo> function = find_device(system, options.device);
     if (!function) {
         could_not_ask(report, function.error());
@@ -107,6 +108,7 @@ int primary(const CommonOptions& common, const SideOptions& side, const PrimaryO
 int secondary(const CommonOptions& common, const SideOptions& side) {
     os::System& system = os::real_system();
     Report report{"vfio_share", question, "secondary"};
+    report.set_environment(describe_kernel());
     Result<Channel> channel = Channel::connect(system, side.socket, common.patience());
     Result<void> done = channel ? apply(system, side) : tl::unexpected{channel.error()};
     if (done) {

@@ -28,10 +28,11 @@ share() {
   as "$primary_user" "${primary_caps[@]}" -- "$probes/upcie_probe_vfio_share" primary "$a" --socket "$socket" --memlock 12MiB \
     --span 16 --allow-uid "$secondary_user" --timeout 60 --json "$@" > "$kept/$name.json" || status=$?
   wait "$secondary" || status=$?
-  if [ $status -ne 0 ]; then cat "$kept/$name.json" "$kept/$name.secondary.txt"; fi
+  if [ $status -ne 0 ]; then grep -h -A1 -E '"reason"|could not be asked' "$kept/$name.json" "$kept/$name.secondary.txt"; fi
   return $status
 }
 
+ulimit -l 65536 # KiB: the hard limit, which other users below cannot raise
 load_vfio && load_module udmabuf
 a=$(nvme_bdf a)
 check "probes: a binds to vfio-pci" bind_device "$a" vfio-pci
