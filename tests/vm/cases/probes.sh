@@ -2,7 +2,7 @@
 # boot: --iommu on
 # The probes behind an IOMMU, against shared/vm.md. Their reports stay in OUT/boot<n>/probes.
 here=$(dirname "${BASH_SOURCE[0]}")/../probes
-probes=$UPCIE_BUILD/tools
+tools=${UPCIE_BUILD:-$here/../../../build}/tools
 kept=/run/out/probes
 mkdir -p "$kept"
 
@@ -22,10 +22,10 @@ share() {
   local name=$1 primary_user=$2 secondary_user=$3 status=0
   shift 3
   local socket=/tmp/share.$name secondary
-  as "$secondary_user" -- "$probes/upcie_probe_vfio_share" secondary --socket "$socket" --memlock 6MiB --timeout 60 \
+  as "$secondary_user" -- "$tools/upcie_probe_vfio_share" secondary --socket "$socket" --memlock 6MiB --timeout 60 \
     > "$kept/$name.secondary.txt" &
   secondary=$!
-  as "$primary_user" "${primary_caps[@]}" -- "$probes/upcie_probe_vfio_share" primary "$a" --socket "$socket" --memlock 12MiB \
+  as "$primary_user" "${primary_caps[@]}" -- "$tools/upcie_probe_vfio_share" primary "$a" --socket "$socket" --memlock 12MiB \
     --span 16 --allow-uid "$secondary_user" --timeout 60 --json "$@" > "$kept/$name.json" || status=$?
   wait "$secondary" || status=$?
   if [ $status -ne 0 ]; then grep -h -A1 -E '"reason"|could not be asked' "$kept/$name.json" "$kept/$name.secondary.txt"; fi
@@ -38,13 +38,13 @@ a=$(nvme_bdf a)
 check "probes: a binds to vfio-pci" bind_device "$a" vfio-pci
 node=$(vfio_node "$a")
 
-cdev() { "$probes/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
+cdev() { "$tools/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
 check "probe vfio_cdev runs" cdev
 check "probe vfio_cdev: as the kernel was seen to be" expect vfio_cdev vfio_cdev
 
 # Root and root.
 primary_caps=()
-root_share() { "$probes/upcie_probe_vfio_share" primary "$a" --spawn --span 16 --json > "$kept/share_root.json"; }
+root_share() { "$tools/upcie_probe_vfio_share" primary "$a" --spawn --span 16 --json > "$kept/share_root.json"; }
 check "probe vfio_share runs as root" root_share
 check "probe vfio_share, root: the device can be used" expect share_root share_usable
 check "probe vfio_share, root: says that it learned nothing about limits" expect share_root share_root
@@ -52,8 +52,8 @@ check "probe vfio_share, root: says that it learned nothing about limits" expect
 # Root and another user: descriptors delegate, limits stay the registrar's.
 mixed_share() {
   local status=0
-  as 65534 -- "$probes/upcie_probe_vfio_share" secondary --socket /tmp/mixed --memlock 6MiB > "$kept/share_mixed.secondary.txt" &
-  "$probes/upcie_probe_vfio_share" primary "$a" --socket /tmp/mixed --allow-uid 65534 --span 16 --json \
+  as 65534 -- "$tools/upcie_probe_vfio_share" secondary --socket /tmp/mixed --memlock 6MiB > "$kept/share_mixed.secondary.txt" &
+  "$tools/upcie_probe_vfio_share" primary "$a" --socket /tmp/mixed --allow-uid 65534 --span 16 --json \
     > "$kept/share_mixed.json" || status=$?
   wait $! || status=$?
   return $status
@@ -78,7 +78,7 @@ check "probe vfio_share, by process: separate accounts" expect share_by_process 
 chown 0 "$node"
 chmod 600 /dev/iommu
 
-delegate() { "$probes/upcie_probe_vfio_delegate" standalone "$a" --end "$1" --json > "$kept/delegate_$1.json"; }
+delegate() { "$tools/upcie_probe_vfio_delegate" standalone "$a" --end "$1" --json > "$kept/delegate_$1.json"; }
 for end in exit kill; do
   check "probe vfio_delegate runs ($end)" delegate "$end"
   check "probe vfio_delegate ($end): everything survives" expect "delegate_$end" delegate_survival
@@ -86,9 +86,9 @@ for end in exit kill; do
 done
 delegate_to_another() {
   local status=0
-  as 65534 -- "$probes/upcie_probe_vfio_delegate" secondary --socket /tmp/delegate --json > "$kept/delegate_other.json" &
+  as 65534 -- "$tools/upcie_probe_vfio_delegate" secondary --socket /tmp/delegate --json > "$kept/delegate_other.json" &
   local secondary=$!
-  "$probes/upcie_probe_vfio_delegate" primary "$a" --socket /tmp/delegate --allow-uid 65534 > "$kept/delegate_other.txt" \
+  "$tools/upcie_probe_vfio_delegate" primary "$a" --socket /tmp/delegate --allow-uid 65534 > "$kept/delegate_other.txt" \
     || status=$?
   wait $secondary || status=$?
   return $status
@@ -98,7 +98,7 @@ check "probe vfio_delegate, root to another: everything survives" expect delegat
 
 # A killed run leaves nothing that stops the next.
 killed_then_next() {
-  "$probes/upcie_probe_vfio_share" primary "$a" --socket /tmp/killed --timeout 60 > /dev/null &
+  "$tools/upcie_probe_vfio_share" primary "$a" --socket /tmp/killed --timeout 60 > /dev/null &
   local first=$! waited=0
   while [ ! -S /tmp/killed ]; do
     sleep 0.1
@@ -108,21 +108,21 @@ killed_then_next() {
   kill -KILL $first
   wait $first
   [ -S /tmp/killed ] || { echo "the killed run left no socket: this checks nothing"; return 1; }
-  "$probes/upcie_probe_vfio_share" secondary --socket /tmp/killed > /dev/null &
-  "$probes/upcie_probe_vfio_share" primary "$a" --socket /tmp/killed --span 16 --json > "$kept/after_kill.json" && wait $!
+  "$tools/upcie_probe_vfio_share" secondary --socket /tmp/killed > /dev/null &
+  "$tools/upcie_probe_vfio_share" primary "$a" --socket /tmp/killed --span 16 --json > "$kept/after_kill.json" && wait $!
 }
 check "probe vfio_share after a killed run" killed_then_next
 
 # What cannot be asked ends with 1 and a reason, wrong usage with 2.
 not_asked() {
   local status=0
-  "$probes/upcie_probe_noiommu_pa" "$a" --json > "$kept/not_asked.json" || status=$?
+  "$tools/upcie_probe_noiommu_pa" "$a" --json > "$kept/not_asked.json" || status=$?
   [ $status -eq 1 ] && grep -q '"asked": false' "$kept/not_asked.json" && grep -q enable_unsafe_noiommu_mode "$kept/not_asked.json"
 }
 check "probe noiommu_pa behind an IOMMU says why not" not_asked
 wrong_usage() {
   local status=0
-  "$probes/upcie_probe_vfio_cdev" --nonsense 2> /dev/null || status=$?
+  "$tools/upcie_probe_vfio_cdev" --nonsense 2> /dev/null || status=$?
   [ $status -eq 2 ]
 }
 check "probes: wrong usage ends with 2" wrong_usage

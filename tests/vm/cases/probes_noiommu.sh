@@ -2,18 +2,19 @@
 # boot: --iommu off
 # upcie_probe_noiommu_pa without an IOMMU. Its report stays in OUT/boot<n>/probes.
 here=$(dirname "${BASH_SOURCE[0]}")/../probes
+tools=${UPCIE_BUILD:-$here/../../../build}/tools
 kept=/run/out/probes
 mkdir -p "$kept"
 load_vfio noiommu
 a=$(nvme_bdf a)
 check "probe noiommu_pa: a binds to vfio-pci" bind_device "$a" vfio-pci
-noiommu_pa() { "$UPCIE_BUILD/tools/upcie_probe_noiommu_pa" "$a" --json > "$kept/noiommu_pa.json"; }
+noiommu_pa() { "$tools/upcie_probe_noiommu_pa" "$a" --json > "$kept/noiommu_pa.json"; }
 check "probe noiommu_pa runs" noiommu_pa
 check "probe noiommu_pa: as the kernel was seen to be" python3 "$here/check_report.py" "$kept/noiommu_pa.json" \
   "$here/noiommu_pa.expected"
 unprivileged() {
   local status=0
-  setpriv --reuid 65534 --regid 65534 --clear-groups "$UPCIE_BUILD/tools/upcie_probe_noiommu_pa" "$a" --json \
+  setpriv --reuid 65534 --regid 65534 --clear-groups "$tools/upcie_probe_noiommu_pa" "$a" --json \
     > "$kept/noiommu_pa_unprivileged.json" || status=$?
   [ $status -eq 1 ] && grep -q '"asked": false' "$kept/noiommu_pa_unprivileged.json"
 }
