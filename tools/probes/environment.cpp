@@ -136,4 +136,15 @@ Obstacle cdev_obstacle(os::System& system, const pci::FunctionInfo& function, co
     return {};
 }
 
+Obstacle translation_obstacle(os::System& system, const pci::FunctionInfo& function, const pci::Roots& roots) {
+    if (Obstacle obstacle = cdev_obstacle(system, function, roots); !obstacle.reason.empty()) {
+        return obstacle;
+    }
+    if (function.vfio_name.rfind("noiommu-", 0) == 0) {
+        return {"no IOMMU translates for " + function.bdf.to_string() + ", so that an IOVA is no address for it",
+                "Boot with the IOMMU on (intel_iommu=on or amd_iommu=on, and in the firmware)."};
+    }
+    return {};
+}
+
 } // namespace upcie::probes

@@ -30,4 +30,8 @@ struct Obstacle {
 [[nodiscard]] Obstacle cdev_obstacle(os::System& system, const pci::FunctionInfo& function,
                                      const pci::Roots& roots = {});
 
+/// The same for a probe that has the device do DMA to IOVAs: without an IOMMU that would be someone's physical memory.
+[[nodiscard]] Obstacle translation_obstacle(os::System& system, const pci::FunctionInfo& function,
+                                            const pci::Roots& roots = {});
+
 } // namespace upcie::probes

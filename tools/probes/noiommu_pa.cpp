@@ -232,7 +232,9 @@ std::uint64_t PhysicalRuns::longest() const noexcept {
 std::size_t PhysicalRuns::merged() const noexcept {
     std::size_t count = runs.empty() ? 0 : 1;
     for (std::size_t i = 1; i < runs.size(); ++i) {
-        count += runs[i - 1].address + runs[i - 1].length == runs[i].address ? 0 : 1;
+        if (runs[i - 1].address + runs[i - 1].length != runs[i].address) {
+            ++count;
+        }
     }
     return count;
 }

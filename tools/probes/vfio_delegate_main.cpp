@@ -32,7 +32,7 @@ int primary(const CommonOptions& common, const SideOptions& side, const std::str
         return print_report(report, common.json);
     }
     report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = cdev_obstacle(system, *function); !obstacle.reason.empty()) {
+    if (const Obstacle obstacle = translation_obstacle(system, *function); !obstacle.reason.empty()) {
         report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }
@@ -143,7 +143,7 @@ int standalone(const CommonOptions& common, const std::string& device, const std
         return print_report(report, common.json);
     }
     report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = cdev_obstacle(system, *function); !obstacle.reason.empty()) {
+    if (const Obstacle obstacle = translation_obstacle(system, *function); !obstacle.reason.empty()) {
         report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }

@@ -89,11 +89,15 @@ TEST_F(ChannelTest, AnotherVersionIsRefusedNamingBoth) {
 
 TEST_F(ChannelTest, WhatIsNoMessageIsRefused) {
     const std::string version = std::to_string(channel_version);
-    for (const std::string& text : {std::string{"junk"}, std::string{"[1]"}, std::string{"{}"},
-                                    R"({"magic":"other","version":)" + version + R"(,"type":"t","data":{}})",
-                                    R"({"magic":"upcie-probe","type":"t","data":{}})",
-                                    R"({"magic":"upcie-probe","version":)" + version + R"(,"type":7,"data":{}})",
-                                    R"({"magic":"upcie-probe","version":)" + version + R"(,"type":"t"})"}) {
+    const std::vector<std::string> texts = {std::string{"junk"},
+                                            std::string{"[1]"},
+                                            std::string{"{}"},
+                                            R"({"magic":"other","version":)" + version + R"(,"type":"t","data":{}})",
+                                            R"({"magic":"upcie-probe","type":"t","data":{}})",
+                                            R"({"magic":"upcie-probe","version":)" + version +
+                                                R"(,"type":7,"data":{}})",
+                                            R"({"magic":"upcie-probe","version":)" + version + R"(,"type":"t"})"};
+    for (const std::string& text : texts) {
         os::Fd other;
         Channel channel = pair(other);
         send_raw(other, text);

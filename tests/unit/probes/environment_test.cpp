@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "environment.hpp"
+#include "support/mock_system.hpp"
 
 namespace upcie::probes {
 namespace {
@@ -25,6 +27,18 @@ TEST(CdevObstacle, NamesWhatIsMissingInDev) {
     pci::Roots roots;
     roots.dev = "/nowhere";
     EXPECT_NE(cdev_obstacle(os::real_system(), a_function(), roots).reason.find("/dev/iommu"), std::string::npos);
+}
+
+TEST(TranslationObstacle, ADeviceWithoutAnIommuIsNotToldToDoDmaToIovas) {
+    testing::NiceMock<test::MockSystemBase> system;
+    ON_CALL(system, stat(testing::_, testing::_)).WillByDefault(testing::Return(0)); // /dev/iommu is there
+    pci::FunctionInfo function = a_function();
+    function.vfio_cdev = "/dev/vfio/devices/vfio0";
+    EXPECT_TRUE(translation_obstacle(system, function).reason.empty());
+    function.vfio_name = "noiommu-vfio0";
+    EXPECT_TRUE(cdev_obstacle(system, function).reason.empty());
+    EXPECT_NE(translation_obstacle(system, function).reason.find("IOMMU"), std::string::npos);
+    EXPECT_FALSE(translation_obstacle(system, function).remedy.empty());
 }
 
 TEST(IommuMode, IsSaidInWords) {

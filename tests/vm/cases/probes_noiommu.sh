@@ -19,3 +19,14 @@ unprivileged() {
   [ $status -eq 1 ] && grep -q '"asked": false' "$kept/noiommu_pa_unprivileged.json"
 }
 check "probe noiommu_pa without privileges says why not" unprivileged
+refused() {
+  local status=0
+  "$tools/$1" "${@:2}" "$a" --json > "$kept/$1.refused.json" || status=$?
+  [ $status -eq 1 ] && grep -q 'an IOVA is no address' "$kept/$1.refused.json"
+}
+check "probe vfio_share has no DMA done without an IOMMU" refused upcie_probe_vfio_share primary
+check "probe vfio_delegate has no DMA done without an IOMMU" refused upcie_probe_vfio_delegate standalone
+cdev() { "$tools/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
+check "probe vfio_cdev runs without an IOMMU" cdev
+check "probe vfio_cdev without an IOMMU: as the kernel was seen to be" python3 "$here/check_report.py" \
+  "$kept/vfio_cdev.json" "$here/vfio_cdev_noiommu.expected"
