@@ -63,6 +63,7 @@ DmaWitness::DmaWitness(Requests requests, os::Mapping registers, std::byte* ring
     std::byte* const doorbells = registers_.data() + doorbells_offset;
     queue_.submission_doorbell = static_cast<volatile std::uint32_t*>(static_cast<void*>(doorbells));
     queue_.completion_doorbell = static_cast<volatile std::uint32_t*>(static_cast<void*>(doorbells + stride));
+    queue_.restart();
 }
 
 Result<DmaWitness> DmaWitness::open(Requests requests, int device, std::byte* rings, std::uint64_t rings_dma) {
@@ -149,10 +150,10 @@ Result<void> DmaWitness::start() {
 }
 
 void DmaWitness::adopt(const State& state) noexcept {
-    queue_.tail = state.tail;
-    queue_.rung_tail = state.tail;
-    queue_.head = state.head;
-    queue_.phase = state.phase;
+    queue_.restart();
+    queue_.next = queue_.rung = queue_.submission + state.tail;
+    queue_.upcoming = queue_.completion + state.head;
+    queue_.phase = state.phase != 0 ? nvme::QueueLayout::phase_bit : 0;
 }
 
 Result<void> DmaWitness::stop() {
@@ -170,7 +171,7 @@ std::string DmaWitness::Sight::word() const {
 
 DmaWitness::Sight DmaWitness::identify(std::byte* data, std::uint64_t data_dma) {
     std::memset(data, sentinel, data_length);
-    nvme::Command& command = queue_.next_submission();
+    nvme::Command& command = *queue_.next;
     command = nvme::Command{};
     command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::identify);
     command.cid = next_cid_++;

@@ -52,7 +52,7 @@ class DmaWitness {
     Result<void> start();
     /// Goes on with queues that another process started.
     void adopt(const State& state) noexcept;
-    [[nodiscard]] State state() const noexcept { return {queue_.tail, queue_.head, queue_.phase}; }
+    [[nodiscard]] State state() const noexcept { return {queue_.tail(), queue_.head(), queue_.phase != 0 ? 1U : 0U}; }
     /// Disables the controller, so that it touches no memory any more. Error: ETIMEDOUT, ENODEV.
     Result<void> stop();
 
