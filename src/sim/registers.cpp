@@ -286,6 +286,12 @@ void Engine::forget_queues() {
 }
 
 void Engine::shut_down() {
+    // Commands that were rung before CC.SHN was written came before it, though both are seen only now.
+    if (working()) {
+        watch_doorbells();
+        fetch_all();
+        post_all();
+    }
     const FaultRule* const fault = faults_.on_event(FaultEvent::shutdown);
     if (fault != nullptr && fault->action == FaultAction::gone) {
         vanish();

@@ -219,7 +219,7 @@ nvme::QueueOptions Conformance::of_depth(std::uint32_t depth) {
 }
 
 nvme::QueuePair Conformance::make_queue(std::uint32_t depth, std::optional<unsigned> vector) {
-    nvme::QueueOptions options = of_depth(depth);
+    nvme::QueueOptions options = of_depth(std::min(depth, controller->capabilities().max_queue_entries()));
     options.interrupt_vector = vector;
     options.registry = registry;
     auto made = controller->create_queue_pair(options);

@@ -79,6 +79,7 @@ class Conformance : public ::testing::Test {
 
     void open_controller(const nvme::ControllerOptions& options = {});
     [[nodiscard]] static nvme::QueueOptions of_depth(std::uint32_t depth);
+    /// Of `depth` entries, or of as many as the controller takes.
     [[nodiscard]] nvme::QueuePair make_queue(std::uint32_t depth = 64, std::optional<unsigned> vector = std::nullopt);
     [[nodiscard]] Memory make_memory(std::size_t size);
     /// `blocks` from the `index`-th block of what may be overwritten; fails the test when there is no room.

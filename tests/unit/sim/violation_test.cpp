@@ -311,6 +311,17 @@ TEST_F(Violations, CommandAfterShutdown) {
     EXPECT_TRUE(driver.violated(ViolationKind::after_shutdown));
 }
 
+// Both are seen in the same look at the registers; the doorbell was first.
+TEST_F(Violations, CommandJustBeforeShutdownIsNone) {
+    nvme::Command flush;
+    flush.nsid = 1;
+    driver.submit(*rings, flush);
+    driver.write<std::uint32_t>(0x14, driver.read(0x14) | 1U << 14);
+    EXPECT_TRUE(driver.next(*rings));
+    EXPECT_EQ((driver.read(0x1c) >> 2) & 3, 2U);
+    EXPECT_EQ(driver.violations(), "");
+}
+
 TEST_F(Violations, PinInterruptMaskWithMsix) {
     const int none = -1;
     ASSERT_TRUE(driver.function->enable_interrupts({&none, 1}));
