@@ -46,11 +46,11 @@ Result<Namespace> Namespace::open(std::shared_ptr<Controller> controller, Nsid n
     const std::string subject = fmt::format("{}, namespace {}", controller->name(), nsid.value());
     const LbaFormat format = info->format();
     if (format.metadata_bytes != 0) {
-        return fail(ENOTSUP, "open namespace", subject,
-                    fmt::format("Its blocks carry {} bytes of metadata each ({}), which this library does not transfer: "
-                                "format it with a format that has none",
-                                format.metadata_bytes,
-                                info->extended_metadata ? "behind the data" : "in a buffer of its own"));
+        return fail(
+            ENOTSUP, "open namespace", subject,
+            fmt::format("Its blocks carry {} bytes of metadata each ({}), which this library does not transfer: "
+                        "format it with a format that has none",
+                        format.metadata_bytes, info->extended_metadata ? "behind the data" : "in a buffer of its own"));
     }
     if (format.data_shift < 9 || format.data_shift > 16) {
         return fail(ENOTSUP, "open namespace", subject,
@@ -71,9 +71,9 @@ Result<void> Namespace::check_range(const char* operation, Lba lba, std::uint64_
         return fail(EINVAL, operation, subject(), "Name one block at least");
     }
     if (lba.value() >= info_.size_blocks || blocks > info_.size_blocks - lba.value()) {
-        return fail(ERANGE, operation, subject(),
-                    fmt::format("{} blocks from {} are not all inside its {} blocks", blocks, lba.value(),
-                                info_.size_blocks));
+        return fail(
+            ERANGE, operation, subject(),
+            fmt::format("{} blocks from {} are not all inside its {} blocks", blocks, lba.value(), info_.size_blocks));
     }
     return {};
 }

@@ -11,12 +11,17 @@ A mutant is a patch, tests/mutants/ROOM-NAME.patch, that starts with a header:
 each must fail. A failed assertion, a crash, an endless wait all count; a mutant that does not compile, or a filter that
 selects nothing, proves nothing and is an error. So is a patch that no longer applies: repair it together with the code.
 
+A third kind of line is for mutants of a header that half the library includes: `alone: tests/unit/nvme/prp_test.cpp` says
+that this one file of the test, compiled with the mutant and linked before the library as it was, shows it.
+
     tests/mutants/run.py [--work DIR] [NAME...]
 """
 import argparse
+import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,7 +41,10 @@ class Mutant:
         header = text.split("\n--- ")[0]
         self.pitfall = "".join(re.findall(r"^pitfall: (.+)$", header, re.M))
         self.tests = [tuple(line.split(None, 1)) for line in re.findall(r"^test: (.+)$", header, re.M)]
+        self.alone = "".join(re.findall(r"^alone: (.+)$", header, re.M))
         self.changed = sorted(re.findall(r"^\+\+\+ b/(\S+)", text, re.M))
+        if self.alone and not all(name.endswith(".hpp") for name in self.changed):
+            sys.exit(f"{path}: 'alone' is for mutants of headers: a source would stay as it was")
         if not self.pitfall or not self.tests or any(len(test) != 2 for test in self.tests):
             sys.exit(f"{path}: the header must have 'pitfall:' and 'test: PROGRAM FILTER'")
 
@@ -83,15 +91,38 @@ class Bench:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return result.returncode == 0, result.stdout
 
+    def compile_alone(self, source):
+        """One test file with the headers as they are now, before everything else as it was built: what it defines wins."""
+        commands = json.loads((self.build / "compile_commands.json").read_text())
+        path = (self.tree / source).resolve()
+        command = next((entry["command"] for entry in commands
+                        if (self.build / entry["file"]).resolve() == path), None)
+        if command is None:
+            return False, f"no program is made of {source}"
+        words = shlex.split(command)
+        words[words.index("-o") + 1] = str(self.build / "alone.o")
+        words = [word for index, word in enumerate(words)
+                 if word not in ("-MD", "-MQ", "-MF") and words[index - 1] not in ("-MQ", "-MF")]
+        link = [word for word in words[:2] if word == "ccache" or "clang" in word]
+        link += [self.build / "alone.o", self.build / "tests/unit/libunit_support.a", self.build / "src/libupcie.a",
+                 "-lgtest_main", "-lgtest", "-lgmock", "-lfmt", "-pthread", "-o", self.build / "alone"]
+        output = ""
+        for step in (words, link):
+            result = subprocess.run(step, cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output += result.stdout
+            if result.returncode != 0:
+                return False, output
+        return True, output
+
     def target(self, program):
         return f"tests/unit/{program}"
 
-    def run(self, program, test_filter):
+    def run(self, program, test_filter, alone=False):
         """What became of the tests: 'passed', 'failed ...', 'skipped', or 'none' when the filter selects nothing."""
         if program == "script":
             script = subprocess.run([self.tree / test_filter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             return ("passed" if script.returncode == 0 else "failed"), script.stdout
-        command = [self.build / self.target(program), f"--gtest_filter={test_filter}"]
+        command = [self.build / ("alone" if alone else self.target(program)), f"--gtest_filter={test_filter}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               start_new_session=True, text=True, errors="replace") as process:
             try:
@@ -117,19 +148,23 @@ class Bench:
 
 def check(bench, mutant):
     """None when every named test fails without the check, else what is wrong with the mutant."""
+    times = {name: (bench.tree / name).stat() for name in mutant.changed if (bench.tree / name).exists()}
     applies, output = bench.patch(mutant)
     if not applies:
         return f"the patch does not apply any more\n{output}"
     try:
-        compiles, output = bench.compile(mutant.programs())
+        compiles, output = bench.compile_alone(mutant.alone) if mutant.alone else bench.compile(mutant.programs())
         if not compiles:
             return "does not compile, which proves nothing\n" + "\n".join(output.splitlines()[-15:])
         for program, test_filter in mutant.tests:
-            verdict, output = bench.run(program, test_filter)
+            verdict, output = bench.run(program, test_filter, bool(mutant.alone))
             if not verdict.startswith("failed"):
                 return f"survived: {program} --gtest_filter={test_filter} {verdict} without the check"
     finally:
         bench.patch(mutant, reverse=True)
+        if mutant.alone:  # nothing else was built while the header was changed, so nothing is stale
+            for name, before in times.items():
+                os.utime(bench.tree / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     return None
 
 
@@ -166,7 +201,7 @@ def main():
         else:
             sound.append(mutant)
     # Neighbours change the same file, so that what one made stale the next one changes anyway.
-    for mutant in sorted(sound, key=lambda one: (one.changed, one.programs(), one.name)):
+    for mutant in sorted(sound, key=lambda one: (one.alone, one.changed, one.programs(), one.name)):
         begin = time.monotonic()
         trouble = check(bench, mutant)
         took = time.monotonic() - begin

@@ -41,7 +41,7 @@ struct ControllerOptions {
 
 struct QueueOptions {
     std::uint32_t depth = 64; ///< entries of each ring; one stays empty, so that one less may be outstanding
-    std::optional<unsigned> interrupt_vector = std::nullopt;                   ///< none: a polled queue
+    std::optional<unsigned> interrupt_vector = std::nullopt;    ///< none: a polled queue
     std::chrono::nanoseconds timeout{std::chrono::seconds{30}}; ///< of a command; 0: none
     ByteCount max_transfer{2_MiB}; ///< of one command; MDTS limits it further. Sizes the PRP lists: 4 KiB for 2 MiB
     std::shared_ptr<memory::Registry> registry = nullptr; ///< that pointers resolve through; may be attached later

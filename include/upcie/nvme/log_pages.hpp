@@ -13,15 +13,15 @@ namespace upcie::nvme {
 
 /// SMART / Health Information, log page 02h (Base Specification 2.0, figure 207). 128-bit counters saturate at 2^64-1.
 struct HealthLog {
-    std::uint8_t critical_warning = 0;   ///< 0: all is well; bit 0 spare, 1 temperature, 2 reliability, 3 read-only,
-                                         ///< 4 volatile memory backup
+    std::uint8_t critical_warning = 0; ///< 0: all is well; bit 0 spare, 1 temperature, 2 reliability, 3 read-only,
+                                       ///< 4 volatile memory backup
     std::uint16_t temperature_kelvin = 0;
-    std::uint8_t available_spare = 0;    ///< percent
-    std::uint8_t spare_threshold = 0;    ///< percent
-    std::uint8_t percentage_used = 0;    ///< may exceed 100
-    std::uint64_t data_units_read = 0;   ///< thousands of 512 bytes
+    std::uint8_t available_spare = 0;  ///< percent
+    std::uint8_t spare_threshold = 0;  ///< percent
+    std::uint8_t percentage_used = 0;  ///< may exceed 100
+    std::uint64_t data_units_read = 0; ///< thousands of 512 bytes
     std::uint64_t data_units_written = 0;
-    std::uint64_t host_reads = 0;        ///< commands
+    std::uint64_t host_reads = 0; ///< commands
     std::uint64_t host_writes = 0;
     std::uint64_t busy_minutes = 0;
     std::uint64_t power_cycles = 0;

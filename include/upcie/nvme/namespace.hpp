@@ -20,8 +20,8 @@ struct LbaRange {
     std::uint32_t blocks = 0;
 };
 
-/// A namespace whose blocks can be read and written: what QueuePair's commands need to know of it, and the same commands
-/// as calls that wait.
+/// A namespace whose blocks can be read and written: what QueuePair's commands need to know of it, and the same
+/// commands as calls that wait.
 ///
 /// A value that holds its controller. Threads: any for itself; a call occupies the queue that it is given, which must
 /// belong to the same controller and have nothing outstanding.
@@ -42,8 +42,8 @@ class Namespace {
     [[nodiscard]] Result<void> check_range(const char* operation, Lba lba, std::uint64_t blocks) const;
 
     // ---- calls that wait. Errors of all: EBUSY (the queue has other commands outstanding), ENODEV (the queue is dead,
-    // the device gone), EIO (CSTS.CFS), ETIMEDOUT, ECANCELED (reset meanwhile), domain nvme (status), and check_range's.
-    // After ETIMEDOUT, EIO and ENODEV the controller may still touch the memory: keep it registered.
+    // the device gone), EIO (CSTS.CFS), ETIMEDOUT, ECANCELED (reset meanwhile), domain nvme (status), and
+    // check_range's. After ETIMEDOUT, EIO and ENODEV the controller may still touch the memory: keep it registered.
 
     /// Any number of blocks, in as many commands as the queue's max_transfer() asks for, several at once. `data` must
     /// resolve in the queue's registry. When one command fails, others may have taken effect.

@@ -31,10 +31,10 @@ class Synchronous {
     QueuePair& queue_;
 };
 
-/// Runs one command of any kind on an I/O queue: the queue fills the CID and, where there is data, the PRP entries, which
-/// are the caller's otherwise. Answers dwords 0
-/// and 1 of the completion. The memory of a command that fails with ETIMEDOUT, EIO or ENODEV may still be touched.
-/// Errors: Synchronous's, the queue's refusals, domain nvme (status), ETIMEDOUT, ECANCELED (reset meanwhile).
+/// Runs one command of any kind on an I/O queue: the queue fills the CID and, where there is data, the PRP entries,
+/// which are the caller's otherwise. Answers dwords 0 and 1 of the completion. The memory of a command that fails with
+/// ETIMEDOUT, EIO or ENODEV may still be touched. Errors: Synchronous's, the queue's refusals, domain nvme (status),
+/// ETIMEDOUT, ECANCELED (reset meanwhile).
 [[nodiscard]] Result<std::uint64_t> run(Controller& controller, QueuePair& queue, const Command& command,
                                         std::span<const iommu::Extent> data = {}, ByteCount bytes = ByteCount{});
 
