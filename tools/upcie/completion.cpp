@@ -57,6 +57,18 @@ std::vector<CommandWords> words_of(const CLI::App& app) {
     return commands;
 }
 
+std::string shell_quoted(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '\'') {
+            out += "'\\''";
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
 // The devices that there are: NVMe functions by address, and vfio's nodes.
 constexpr std::string_view find_devices =
     "grep -l 0x010802 /sys/bus/pci/devices/*/class 2>/dev/null | cut -d/ -f6; ls -d /dev/vfio/devices/* 2>/dev/null";
@@ -121,7 +133,7 @@ void print_zsh(std::ostream& out, const std::vector<CommandWords>& commands) {
            "    local -a commands\n"
            "    commands=(\n";
     for (const auto& command : commands) {
-        out << "        '" << command.name << ':' << quoted(command.help) << "'\n";
+        out << "        '" << command.name << ':' << shell_quoted(command.help) << "'\n";
     }
     out << "    )\n"
            "    if (( CURRENT == 2 )); then\n"
@@ -139,7 +151,7 @@ void print_zsh(std::ostream& out, const std::vector<CommandWords>& commands) {
             for (const char c : option.help) {
                 help += c == '[' || c == ']' || c == ':' ? std::string{'\\', c} : std::string{c};
             }
-            out << " \\\n        '" << option.name << '[' << quoted(help) << ']';
+            out << " \\\n        '" << option.name << '[' << shell_quoted(help) << ']';
             if (option.takes_value) {
                 out << ":value:";
                 if (!option.values.empty()) {
@@ -167,7 +179,7 @@ void print_fish(std::ostream& out, const std::vector<CommandWords>& commands) {
     out << "# fish completion for upcie, made by `upcie completion fish`\n"
            "complete -c upcie -f\n";
     for (const auto& command : commands) {
-        out << "complete -c upcie -n __fish_use_subcommand -a " << command.name << " -d '" << quoted(command.help)
+        out << "complete -c upcie -n __fish_use_subcommand -a " << command.name << " -d '" << shell_quoted(command.help)
             << "'\n";
         const std::string when = fmt::format("complete -c upcie -n '__fish_seen_subcommand_from {}'", command.name);
         for (const auto& option : command.options) {
@@ -177,7 +189,7 @@ void print_fish(std::ostream& out, const std::vector<CommandWords>& commands) {
             } else if (option.name == "--input" || option.name == "--output") {
                 out << " -F";
             }
-            out << " -d '" << quoted(option.help) << "'\n";
+            out << " -d '" << shell_quoted(option.help) << "'\n";
         }
         if (!command.positionals.empty()) {
             out << when << " -a '" << fmt::format("{}", fmt::join(command.positionals, " ")) << "'\n";

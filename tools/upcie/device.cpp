@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device.hpp"
 
+#include <algorithm>
+
 #include <upcie/open.hpp>
 
 namespace upcie::cli {
@@ -93,12 +95,15 @@ Outcome<Target> choose_namespace(Session& session, const DeviceChoice& choice) {
         return stop(fail(ENODEV, "choose namespace", choice.name, "The controller has no active namespace."),
                     ExitCode::precondition);
     }
-    auto info = session.controller->identify_namespace(choice.nsid == 0 ? active->front() : Nsid{choice.nsid});
+    const Nsid nsid = choice.nsid == 0 ? active->front() : Nsid{choice.nsid};
+    if (std::find(active->begin(), active->end(), nsid) == active->end()) {
+        return stop(fail(ENODEV, "choose namespace", fmt::format("{} namespace {}", choice.name, nsid.value()),
+                         "It is not active: `upcie identify` shows those that are."),
+                    ExitCode::precondition);
+    }
+    auto info = session.controller->identify_namespace(nsid);
     if (!info) {
-        // A number above the controller's last one is an error of the command, Invalid Namespace or Format.
-        const Error& error = info.error();
-        const bool absent = error.is(ENODEV) || (error.domain == ErrorDomain::nvme && (error.code & 0x7ff) == 0x0b);
-        return stop(std::move(info.error()), absent ? ExitCode::precondition : ExitCode::failed);
+        return stop(std::move(info.error()));
     }
     const auto& format = info->format();
     const std::string subject = fmt::format("{} namespace {}", choice.name, info->nsid.value());
