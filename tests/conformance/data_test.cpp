@@ -122,7 +122,7 @@ TEST_F(Data, OutsideOfTheNamespace) {
 TEST_F(Data, UnknownOpcode) {
     auto queue = make_queue();
     nvme::Command command;
-    command.opcode = 0x7c;
+    command.opcode = 0x70;
     command.nsid = format.nsid.value();
     EXPECT_EQ(code(finish_one(queue, queue.submit(command, 1))), 0x001);
 }

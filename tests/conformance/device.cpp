@@ -239,7 +239,10 @@ Memory Conformance::make_memory(std::size_t size) {
         ADD_FAILURE() << buffer.error().message();
         return {};
     }
-    auto registered = registry->register_buffer(*buffer);
+    // A type1 container maps by address alone.
+    const bool by_address = controller->address_space()->kind() == iommu::AddressSpaceKind::type1;
+    auto registered =
+        by_address ? registry->register_memory(buffer->data(), buffer->size()) : registry->register_buffer(*buffer);
     if (!registered) {
         ADD_FAILURE() << registered.error().message();
         return {};

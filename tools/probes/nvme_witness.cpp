@@ -63,6 +63,7 @@ DmaWitness::DmaWitness(Requests requests, os::Mapping registers, std::byte* ring
     std::byte* const doorbells = registers_.data() + doorbells_offset;
     queue_.submission_doorbell = static_cast<volatile std::uint32_t*>(static_cast<void*>(doorbells));
     queue_.completion_doorbell = static_cast<volatile std::uint32_t*>(static_cast<void*>(doorbells + stride));
+    queue_.restart();
 }
 
 Result<DmaWitness> DmaWitness::open(Requests requests, int device, std::byte* rings, std::uint64_t rings_dma) {
