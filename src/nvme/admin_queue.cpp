@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,9 +97,13 @@ void AdminQueue::give_back(memory::DmaBuffer bounce) {
     }
 }
 
-void AdminQueue::pause(std::unique_lock<std::mutex>& lock) {
+// A mutex is not fair: who waits for long leaves it alone for a while, or nobody else would get in.
+void AdminQueue::pause(std::unique_lock<std::mutex>& lock, steady_clock::duration waited) {
     lock.unlock();
     function_.pause();
+    if (waited > std::chrono::milliseconds{5}) {
+        std::this_thread::sleep_for(std::chrono::microseconds{50});
+    }
     lock.lock();
 }
 
@@ -199,7 +204,7 @@ Result<std::uint64_t> AdminQueue::run(const Command& command, std::span<std::byt
             give_back(std::move(bounce));
             return tl::unexpected{std::move(healthy).error()};
         }
-        pause(lock);
+        pause(lock, steady_clock::now() - started);
     }
     pending_[token].bounce = std::move(bounce);
     queue_.ring();
@@ -220,7 +225,7 @@ Result<std::uint64_t> AdminQueue::run(const Command& command, std::span<std::byt
             }
             next_check = now + health_interval;
         }
-        pause(lock);
+        pause(lock, steady_clock::now() - started);
     }
     Pending ended = std::move(pending_.at(token));
     pending_.erase(token);

@@ -82,7 +82,7 @@ class AdminQueue {
     void reap();
     void take(Completion completion);
     Result<void> check_health();
-    void pause(std::unique_lock<std::mutex>& lock);
+    void pause(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::duration waited);
 
     os::System& system_;
     pci::Function& function_;
