@@ -70,8 +70,8 @@ TEST_F(NamespaceTest, WritesAndReadsBlocksOfBothSizes) {
         std::vector<std::byte> medium(5 * block);
         ASSERT_TRUE(device->read_medium(Nsid{1}, Lba{3}, medium));
         EXPECT_EQ(std::memcmp(medium.data(), buffer.data(), medium.size()), 0);
-        ASSERT_TRUE(space->read(*pair, Lba{3}, 5, buffer.data() + 1_MiB.value()));
-        EXPECT_EQ(std::memcmp(buffer.data() + 1_MiB.value(), medium.data(), medium.size()), 0);
+        ASSERT_TRUE(space->read(*pair, Lba{3}, 5, buffer.data() + (1_MiB).value()));
+        EXPECT_EQ(std::memcmp(buffer.data() + (1_MiB).value(), medium.data(), medium.size()), 0);
         ASSERT_TRUE(space->flush(*pair));
     }
 }
@@ -82,7 +82,7 @@ TEST_F(NamespaceTest, TransfersAboveMdtsAreSplit) {
     auto pair = queue({.depth = 4}); // fewer identifiers than pieces
     ASSERT_TRUE(space && pair);
     fill();
-    const std::uint64_t blocks = 2_MiB.value() / 512 + 3;
+    const std::uint64_t blocks = (2_MiB).value() / 512 + 3;
     ASSERT_TRUE(space->write(*pair, Lba{1}, blocks, buffer.data()));
     std::vector<std::byte> medium(blocks * 512);
     ASSERT_TRUE(device->read_medium(Nsid{1}, Lba{1}, medium));
@@ -103,7 +103,7 @@ TEST_F(NamespaceTest, OneCommandOfTwoMebibytes) {
     const auto before = device->counters().commands;
     ASSERT_TRUE(space->write(*pair, Lba{0}, 4096, buffer.data() + 512)); // not on a page
     EXPECT_EQ(device->counters().commands, before + 1);
-    std::vector<std::byte> medium(2_MiB.value());
+    std::vector<std::byte> medium((2_MiB).value());
     ASSERT_TRUE(device->read_medium(Nsid{1}, Lba{0}, medium));
     EXPECT_EQ(std::memcmp(medium.data(), buffer.data() + 512, medium.size()), 0);
 }
