@@ -103,11 +103,12 @@ Result<std::uint64_t> RegisterAccess::load(ByteCount offset, unsigned width) {
         const std::lock_guard lock{mutex_}; // a Function is for one thread at a time
         return function_->read_region(bar, offset, width);
     }
-    // One access of just this width, in program order with the others: what volatile promises and memcpy does not.
+    // One access of just this width, in program order with the others: what memcpy does not promise. Atomic, since what
+    // is at the other end may be a thread (the simulator).
     if (width == 8) {
-        return *reinterpret_cast<volatile std::uint64_t*>(*place);
+        return __atomic_load_n(reinterpret_cast<volatile std::uint64_t*>(*place), __ATOMIC_ACQUIRE);
     }
-    return *reinterpret_cast<volatile std::uint32_t*>(*place);
+    return __atomic_load_n(reinterpret_cast<volatile std::uint32_t*>(*place), __ATOMIC_ACQUIRE);
 }
 
 Result<void> RegisterAccess::store(ByteCount offset, unsigned width, std::uint64_t value) {
@@ -120,9 +121,10 @@ Result<void> RegisterAccess::store(ByteCount offset, unsigned width, std::uint64
         return function_->write_region(bar, offset, width, value);
     }
     if (width == 8) {
-        *reinterpret_cast<volatile std::uint64_t*>(*place) = value;
+        __atomic_store_n(reinterpret_cast<volatile std::uint64_t*>(*place), value, __ATOMIC_RELEASE);
     } else {
-        *reinterpret_cast<volatile std::uint32_t*>(*place) = static_cast<std::uint32_t>(value);
+        __atomic_store_n(reinterpret_cast<volatile std::uint32_t*>(*place), static_cast<std::uint32_t>(value),
+                         __ATOMIC_RELEASE);
     }
     return {};
 }
