@@ -70,7 +70,7 @@ def run_test(test, arguments):
     begin = time.monotonic()
     limit = (test.get("timeout") or 120) * arguments.patience
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                          env=environment, cwd=test.get("workdir"), start_new_session=True, text=True,
+                          env=environment, cwd=test.get("workdir") or arguments.build, start_new_session=True, text=True,
                           errors="replace") as process:
         try:
             output, _ = process.communicate(timeout=limit)
