@@ -10,7 +10,7 @@
 #                        ns=BLOCK[:SIZE]   a namespace with that LBA size; image NAME<n>.img (default size 64M)
 #                        bus=root          on the root bus (otherwise behind a root port of its own)
 #                        anything else     a property of QEMU's nvme device: cmb_size_mb=1, mdts=5, max_ioqpairs=8, ...
-#                      default: --nvme a,cmb_size_mb=1,ns=512 --nvme b,ns=512,ns=4096; serials are upcie-NAME
+#                      default: --nvme a,cmb_size_mb=1,mdts=9,ns=512 --nvme b,ns=512,ns=4096; serials are upcie-NAME
 #   --ivshmem SIZE     a PCI device whose BAR 2 is memory, backed by OUT/ivshmem ("fake VRAM")
 #   --iommu on|off     Intel IOMMU (on)              --iommu-mode nopt|pt   DMA domains, or passthrough by default (nopt)
 #   --cpu MODEL        (max; EPYC for peer-to-peer)  --smp N                processors (2)
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ $# -gt 0 ] || die "no command: run.sh [options] -- command [arguments...]"
-[ ${#drives[@]} -gt 0 ] || drives=('a,cmb_size_mb=1,ns=512' 'b,ns=512,ns=4096')
+[ ${#drives[@]} -gt 0 ] || drives=('a,cmb_size_mb=1,mdts=9,ns=512' 'b,ns=512,ns=4096')
 
 need qemu-system-x86_64=qemu-system-x86 cpio=cpio modprobe=kmod setsid=util-linux
 prepared=$("$vm_dir/prepare.sh" "${prepare_options[@]}")

@@ -8,7 +8,9 @@
 # left: console.log, dmesg, and what the cases wrote to /run/out. FILEs default to cases/*.sh beside this script.
 #
 # A case file is bash, sourced in the guest with devices.sh and checks.sh at hand. A line `# boot: OPTIONS` in it gives run.sh
-# options; files with the same line share a boot.
+# options; files with the same line share a boot. The host is the witness of what is on the drives: each line
+# `# host before: ARGUMENTS` is an invocation of disk_image.py among the boot's fresh images before it, `# host after: ...`
+# a check after it.
 set -euo pipefail
 vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$vm_dir/prepare/common.sh"
@@ -37,14 +39,28 @@ for file in "${files[@]}"; do
   boots[x$needs]+=$(realpath "$file")$'\n'
 done
 
+# host_image WHEN FOLDER FILE...: runs disk_image.py as the files say, among the images in FOLDER.
+host_image() {
+  local when=$1 folder=$2 line arguments
+  shift 2
+  while IFS= read -r line; do
+    read -r -a arguments <<< "$line"
+    check "host $when: $line" env -C "$folder" python3 "$vm_dir/disk_image.py" "${arguments[@]}"
+  done < <(sed -n "s/^# host $when: *//p" "$@" | sort -u)
+}
+
 number=0
 for needs in "${order[@]}"; do
   number=$((number + 1)) started=$SECONDS
   mapfile -t cases <<< "${boots[x$needs]%$'\n'}"
   read -r -a needed <<< "$needs"
   echo "# boot $number: ${needs:-default}"
+  # What an earlier boot wrote must not pass for what this one wrote.
+  disks=$(realpath -m "$out/boot$number/disks")
+  rm -rf "$disks" && mkdir -p "$disks"
+  host_image before "$disks" "${cases[@]}"
   echo 0 > "$scratch/status"
-  add_checks < <("$vm_dir/run.sh" --out "$out/boot$number" --timeout 300 "${options[@]}" "${needed[@]}" -- \
+  add_checks < <("$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 300 "${options[@]}" "${needed[@]}" -- \
     bash "$vm_dir/guest/cases.sh" "${cases[@]}" || echo $? > "$scratch/status")
   status=$(cat "$scratch/status")
   # 0 and 1 are cases.sh's own; anything else means that some checks never ran.
@@ -53,6 +69,7 @@ for needs in "${order[@]}"; do
     124) fail "boot $number ends" "timed out" ;;
     *) fail "boot $number ends" "the guest died or did not start (status $status)" ;;
   esac
+  host_image after "$disks" "${cases[@]}"
   echo "# boot $number took $((SECONDS - started)) s"
 done
 finish_checks
