@@ -89,7 +89,7 @@ check "the example builds against the shared library and reads a block" example_
 example_static() {
     # shellcheck disable=SC2046
     g++ -std=c++20 -Wall -Wextra -Werror "$here/example.cpp" -o "$stage/example-static" $(flags --cflags) \
-        -Wl,-Bstatic $(flags --static --libs) -Wl,-Bdynamic &&
+        $(flags --static --libs | sed 's/-lupcie\b/-l:libupcie.a/') &&
         ! objdump -p "$stage/example-static" | grep -q 'NEEDED *libupcie' &&
         reads_the_block "$stage/example-static"
 }

@@ -18,7 +18,9 @@ int main(int, char** argv) try {
     nvme::QueueOptions options;
     options.registry = registry;
     auto queue = controller->create_queue_pair(options).value();
-    drive.read(queue, Lba{std::strtoull(argv[2], nullptr, 0)}, 1, buffer.data()).value();
+    if (auto read = drive.read(queue, Lba{std::strtoull(argv[2], nullptr, 0)}, 1, buffer.data()); !read) {
+        throw tl::bad_expected_access<Error>{read.error()};
+    }
     std::fwrite(buffer.data(), drive.block_size(), 1, stdout);
 } catch (const tl::bad_expected_access<Error>& failed) {
     std::fprintf(stderr, "%s\n", failed.error().message().c_str());
