@@ -120,11 +120,6 @@ struct Drive {
         return memory::Buffer::allocate(host(), ByteCount{std::uint64_t{blocks} << format.block_shift},
                                         huge ? memory::Backing::hugepage_2m : memory::Backing::plain);
     }
-    /// A type1 container maps by address alone.
-    [[nodiscard]] Result<memory::Registration> registered(const memory::Buffer& buffer) const {
-        const bool by_address = controller->address_space()->kind() == iommu::AddressSpaceKind::type1;
-        return by_address ? registry->register_memory(buffer.data(), buffer.size()) : registry->register_buffer(buffer);
-    }
     [[nodiscard]] Result<nvme::QueuePair> queue(std::uint32_t depth) const {
         nvme::QueueOptions options;
         options.depth = depth;

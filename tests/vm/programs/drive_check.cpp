@@ -56,7 +56,7 @@ int transfer(const std::vector<std::string>& words) {
         if (!expect(queue, fmt::format("queue {}", i + 1)) || !expect(buffer, "memory")) {
             return 1;
         }
-        auto registered = drive->registered(*buffer);
+        auto registered = drive->registry->register_buffer(*buffer);
         if (!expect(registered, "registers")) {
             return 1;
         }
@@ -104,7 +104,7 @@ constexpr const char* socket_name = "/tmp/drive_check.socket";
         auto queue = drive->queue(32);
         auto buffer = drive->memory(range.count);
         if (queue && buffer) {
-            const auto registered = drive->registered(*buffer);
+            const auto registered = drive->registry->register_buffer(*buffer);
             std::vector<nvme::Completion> ended(32);
             for (std::uint64_t round = 0; registered; ++round) {
                 while (queue->read(drive->format, Lba{range.first}, range.count, buffer->data(), round)) {
@@ -138,7 +138,7 @@ std::string next_owner(const std::vector<std::string>& words, const Stamped& ran
     if (!queue || !buffer) {
         return queue ? buffer.error().message() : queue.error().message();
     }
-    const auto registered = drive->registered(*buffer);
+    const auto registered = drive->registry->register_buffer(*buffer);
     return registered ? read_verified(*drive, *queue, *buffer, range) : registered.error().message();
 }
 
