@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory/map_buffer.hpp>
+
 namespace upcie::memory {
 
 namespace {
@@ -122,23 +124,31 @@ Result<DmaBuffer> DmaBuffer::allocate(os::System& system, std::shared_ptr<iommu:
     return map(std::move(*buffer), std::move(space));
 }
 
-Result<DmaBuffer> DmaBuffer::map(Buffer&& buffer, std::shared_ptr<iommu::AddressSpace> space) {
-    if (!buffer || !space) {
-        return fail(EINVAL, "map buffer", buffer ? "no address space" : "an empty buffer", "There is nothing to map.");
-    }
-    auto mapping = space->map_file(buffer.fd(), ByteCount{0}, buffer.size());
+Result<MappedBuffer> map_buffer(iommu::AddressSpace& space, const Buffer& buffer) {
+    auto mapping = space.map_file(buffer.fd(), ByteCount{0}, buffer.size());
     const bool by_file = mapping.has_value();
     // Type1 maps by address alone (EOPNOTSUPP), iommufd before Linux 6.13 as well (ENOTTY). Anything else is a failure.
     if (!mapping && (mapping.error().is(EOPNOTSUPP) || mapping.error().is(ENOTTY))) {
-        mapping = space->map_memory(buffer.data(), buffer.size());
+        mapping = space.map_memory(buffer.data(), buffer.size());
     }
     if (!mapping) {
         return tl::unexpected{std::move(mapping.error())};
     }
+    return MappedBuffer{std::move(*mapping), by_file};
+}
+
+Result<DmaBuffer> DmaBuffer::map(Buffer&& buffer, std::shared_ptr<iommu::AddressSpace> space) {
+    if (!buffer || !space) {
+        return fail(EINVAL, "map buffer", buffer ? "no address space" : "an empty buffer", "There is nothing to map.");
+    }
+    auto mapped = map_buffer(*space, buffer);
+    if (!mapped) {
+        return tl::unexpected{std::move(mapped.error())};
+    }
     DmaBuffer result;
     result.buffer_ = std::move(buffer);
-    result.mapping_ = std::move(*mapping);
-    result.mapped_by_file_ = by_file;
+    result.mapping_ = std::move(mapped->mapping);
+    result.mapped_by_file_ = mapped->by_file;
     return result;
 }
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <memory/map_buffer.hpp>
 #include <upcie/os/system.hpp>
 
 namespace upcie::memory {
@@ -182,11 +183,11 @@ Result<Registration> Registry::register_memory(void* start, ByteCount length) {
 }
 
 Result<Registration> Registry::register_buffer(const Buffer& buffer) {
-    auto mapping = space_->map_file(buffer.fd(), ByteCount{}, buffer.size());
-    if (!mapping) {
-        return tl::unexpected{std::move(mapping).error()};
+    auto mapped = map_buffer(*space_, buffer);
+    if (!mapped) {
+        return tl::unexpected{std::move(mapped).error()};
     }
-    return register_mapping(buffer.data(), buffer.size(), std::move(*mapping));
+    return register_mapping(buffer.data(), buffer.size(), std::move(mapped->mapping));
 }
 
 Result<Registration> Registry::register_mapping(void* start, ByteCount length, iommu::DmaMapping mapping,

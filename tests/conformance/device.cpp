@@ -237,10 +237,7 @@ Memory Conformance::make_memory(std::size_t size) {
     if (!buffer) {
         throw std::runtime_error{buffer.error().message()};
     }
-    // A type1 container maps by address alone.
-    const bool by_address = controller->address_space()->kind() == iommu::AddressSpaceKind::type1;
-    auto registered =
-        by_address ? registry->register_memory(buffer->data(), buffer->size()) : registry->register_buffer(*buffer);
+    auto registered = registry->register_buffer(*buffer);
     if (!registered) {
         throw std::runtime_error{registered.error().message()};
     }

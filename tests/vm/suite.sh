@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs case files in as few boots as their needs allow, and sums up.
 #
-#   suite.sh BUILD OUT [run.sh options] [-- FILE...]
+#   suite.sh BUILD OUT [run.sh options] [-- FILE...]       UPCIE_VM_JOBS (2) boots run at once
 #
 # BUILD is the build folder, $UPCIE_BUILD for the cases ('none' for cases that need none). OUT/boot<n> keeps what each boot
 # left: console.log, dmesg, and what the cases wrote to /run/out. FILEs default to cases/*.sh beside this script.
@@ -49,27 +49,45 @@ host_image() {
   done < <(sed -n "s/^# host $when: *//p" "$@" | sort -u)
 }
 
-number=0
-for needs in "${order[@]}"; do
-  number=$((number + 1)) started=$SECONDS
-  mapfile -t cases <<< "${boots[x$needs]%$'\n'}"
+# run_boot NUMBER NEEDS FILE...: one boot with its cases, and the host's part before and after it.
+run_boot() {
+  local number=$1 needs=$2 started=$SECONDS status=0 needed disks
+  shift 2
   read -r -a needed <<< "$needs"
-  echo "# boot $number: ${needs:-default}"
   # What an earlier boot wrote must not pass for what this one wrote.
   disks=$(realpath -m "$out/boot$number/disks")
   rm -rf "$disks" && mkdir -p "$disks"
-  host_image before "$disks" "${cases[@]}"
-  echo 0 > "$scratch/status"
-  add_checks < <("$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 300 "${options[@]}" "${needed[@]}" -- \
-    bash "$vm_dir/guest/cases.sh" "${cases[@]}" || echo $? > "$scratch/status")
-  status=$(cat "$scratch/status")
+  host_image before "$disks" "$@"
+  "$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 300 "${options[@]}" "${needed[@]}" -- \
+    bash "$vm_dir/guest/cases.sh" "$@" || status=$?
   # 0 and 1 are cases.sh's own; anything else means that some checks never ran.
   case $status in
     0 | 1) ;;
     124) fail "boot $number ends" "timed out" ;;
     *) fail "boot $number ends" "the guest died or did not start (status $status)" ;;
   esac
-  host_image after "$disks" "${cases[@]}"
+  host_image after "$disks" "$@"
   echo "# boot $number took $((SECONDS - started)) s"
+}
+
+# report NUMBER: waits for the boot and prints what it said.
+report() {
+  local status=0
+  wait "${running[$1]}" || status=$?
+  add_checks < "$scratch/boot$1"
+  [ $status -eq 0 ] || fail "boot $1" "its part of the suite ended with status $status"
+}
+
+# QEMU emulates with one thread, so that boots do not share a processor for nothing.
+number=0 reported=0 running=()
+trap 'kill -TERM 0' INT # background jobs of a script do not hear it
+for needs in "${order[@]}"; do
+  number=$((number + 1))
+  if [ $((number - reported)) -gt "${UPCIE_VM_JOBS:-2}" ]; then report $((++reported)); fi
+  mapfile -t cases <<< "${boots[x$needs]%$'\n'}"
+  echo "# boot $number: ${needs:-default}"
+  run_boot "$number" "$needs" "${cases[@]}" > "$scratch/boot$number" 2>&1 &
+  running[number]=$!
 done
+while [ $reported -lt $number ]; do report $((++reported)); done
 finish_checks

@@ -10,6 +10,7 @@
 
 #include <support/mock_system.hpp>
 #include <upcie/memory/buffer.hpp>
+#include <upcie/memory/registry.hpp>
 
 namespace upcie::memory {
 namespace {
@@ -176,6 +177,22 @@ TEST_F(DmaBufferTest, MapsByAddressWhereFilesCannotBeMapped) {
         EXPECT_FALSE(buffer->mapped_by_file());
         EXPECT_THAT(space_->calls, ElementsAre("file", "memory"));
     }
+}
+
+// The same of a registry: `upcie verify` over a type1 container failed by it.
+TEST_F(DmaBufferTest, RegistersByAddressWhereFilesCannotBeMapped) {
+    const auto registry = Registry::create(system_, space_).value();
+    const auto buffer = Buffer::allocate(system_, 4_KiB).value();
+    for (const int code : {0, EOPNOTSUPP, ENOTTY}) {
+        space_->calls.clear();
+        space_->file_error = code;
+        const auto registered = registry->register_buffer(buffer);
+        ASSERT_TRUE(registered) << registered.error().message();
+        EXPECT_EQ(registered->resolve(0_B, 512_B).extent.address, DmaAddress{0x100000});
+        EXPECT_EQ(space_->calls.size(), code == 0 ? 1U : 2U);
+    }
+    space_->file_error = ENOMEM;
+    EXPECT_TRUE(registry->register_buffer(buffer).error().is(ENOMEM));
 }
 
 TEST_F(DmaBufferTest, OtherFailuresAreNotPaperedOver) {

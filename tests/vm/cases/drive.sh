@@ -6,10 +6,14 @@
 # host after: check-stamps a1.img --seed 101 --range 49152:1024
 # host after: check-stamps a1.img --seed 104 --range 50176:4096
 # host after: check-stamps a1.img --seed 100 --range 54272:300
+# host after: check-stamps a1.img --seed 102 --range 54784:1024
 # host after: check-stamps a1.img --seed 101 --range 57344:1024
 # host after: check-stamps a1.img --seed 104 --range 58368:4096
 # host after: check-stamps a1.img --seed 100 --range 62464:300
+# host after: check-stamps a1.img --seed 102 --range 62976:1024
 # host after: check-stamps a1.img --seed 165 --range 65536:4096
+# host before: fill-stamps b2.img --size 64M --block-size 4096 --nsid 2 --seed 4711 --range 256:128
+# host after: check-stamps b2.img --block-size 4096 --nsid 2 --seed 103 --range 1024:128
 # shellcheck source=tests/vm/guest/drives.sh
 . "$UPCIE_VM_GUEST/drives.sh"
 a=$(nvme_bdf a)
@@ -18,6 +22,10 @@ check "a binds to vfio-pci" bind_device "$a" vfio-pci
 
 run_drive cdev "$a" 50 49152
 run_drive group "$a" 10 57344
+
+b=$(nvme_bdf b)
+check "b binds to vfio-pci" bind_device "$b" vfio-pci
+check "cdev: blocks of 4096 bytes in the second namespace" "$drive_check" transfer "$b" cdev 2 4711:256:128 103:1024:128 1
 
 # Memory taken away under reads. QEMU's controller reports success all the same; the stamps tell, and the kernel's log.
 dmesg --clear

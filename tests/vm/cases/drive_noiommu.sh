@@ -7,9 +7,11 @@
 # host after: check-stamps a1.img --seed 101 --range 49152:1024
 # host after: check-stamps a1.img --seed 104 --range 50176:4096
 # host after: check-stamps a1.img --seed 100 --range 54272:300
+# host after: check-stamps a1.img --seed 102 --range 54784:1024
 # host after: check-stamps a1.img --seed 101 --range 57344:1024
 # host after: check-stamps a1.img --seed 104 --range 58368:4096
 # host after: check-stamps a1.img --seed 100 --range 62464:300
+# host after: check-stamps a1.img --seed 102 --range 62976:1024
 # shellcheck source=tests/vm/guest/drives.sh
 . "$UPCIE_VM_GUEST/drives.sh"
 a=$(nvme_bdf a)
