@@ -13,8 +13,12 @@ namespace upcie {
 
 namespace {
 
-/// What stands in the way, or nothing.
-using Obstacle = std::optional<std::string>;
+/// What stands in the way, and what to do about it.
+struct Reason {
+    std::string reason;
+    std::string fix;
+};
+using Obstacle = std::optional<Reason>;
 
 /// One function looked at; each member answers for one path.
 class Examination {
@@ -25,7 +29,10 @@ class Examination {
     [[nodiscard]] PathVerdict cdev() const {
         return verdict(Path::cdev, [this]() -> Obstacle {
             if (noiommu_name()) {
-                return fmt::format("{} is a no-IOMMU device", function_.vfio_name);
+                return Reason{fmt::format("{} is a no-IOMMU device", function_.vfio_name), "Use --path noiommu."};
+            }
+            if (auto obstacle = others_in_group()) {
+                return obstacle;
             }
             return cdev_nodes();
         });
@@ -34,8 +41,11 @@ class Examination {
     [[nodiscard]] PathVerdict noiommu_cdev() const {
         return verdict(Path::noiommu_cdev, [this]() -> Obstacle {
             if (!function_.vfio_name.empty() && !noiommu_name()) {
-                return translated() ? "an IOMMU translates for it"
-                                    : "vfio gave it no no-IOMMU node, which takes Linux 7.3 and CONFIG_IOMMUFD_NOIOMMU";
+                if (translated()) {
+                    return Reason{"an IOMMU translates for it", "Use --path cdev or --path group."};
+                }
+                return Reason{"vfio gave it no no-IOMMU node, which takes Linux 7.3 and CONFIG_IOMMUFD_NOIOMMU",
+                              "Use a newer kernel, or --path uio."};
             }
             return cdev_nodes();
         });
@@ -44,52 +54,74 @@ class Examination {
     [[nodiscard]] PathVerdict group() const {
         return verdict(Path::group, [this]() -> Obstacle {
             if (!translated()) {
-                return "no IOMMU translates for it, and the group path cannot map memory then";
+                return Reason{"no IOMMU translates for it, and the group path cannot map memory then",
+                              "Turn the IOMMU on (docs/permissions.md), or use --path noiommu or --path uio."};
             }
-            const std::string others = vfio::describe(vfio::group_obstacles(system_, function_, roots_));
-            if (!others.empty()) {
-                return fmt::format("{} of the same IOMMU group belong to a kernel driver", others);
+            if (auto obstacle = others_in_group()) {
+                return obstacle;
             }
-            const std::string node = fmt::format("{}/vfio/{}", roots_.dev, function_.iommu_group->number);
-            return nodes({node, roots_.dev + "/vfio/vfio"});
+            return nodes(
+                {fmt::format("{}/vfio/{}", roots_.dev, function_.iommu_group->number), roots_.dev + "/vfio/vfio"});
         });
     }
 
     [[nodiscard]] PathVerdict uio() const {
-        PathVerdict answer{Path::uio, false, ""};
         if (function_.driver != "uio_pci_generic") {
-            answer.reason = fmt::format("it is bound to {}, not to uio_pci_generic", driver());
-        } else if (translated() && function_.iommu_group->type != "identity") {
-            answer.reason = fmt::format("the IOMMU translates for its group {} ({}): physical addresses would fault",
-                                        function_.iommu_group->number, function_.iommu_group->type);
-        } else {
-            answer.usable = true;
-            answer.reason = "it is bound to uio_pci_generic, and nothing translates for it";
+            return {Path::uio, false, fmt::format("it is bound to {}, not to uio_pci_generic", driver()),
+                    fmt::format("upcie bind {} --driver uio_pci_generic", function_.bdf.to_string())};
         }
-        return answer;
+        if (translated() && function_.iommu_group->type != "identity") {
+            const auto& group = *function_.iommu_group;
+            return {Path::uio, false,
+                    fmt::format("the IOMMU translates for its group {} ({}): physical addresses would fault",
+                                group.number, group.type),
+                    fmt::format("Use --path cdev or --path group; or, with the device unbound: echo identity > "
+                                "{}/kernel/iommu_groups/{}/type",
+                                roots_.sysfs, group.number)};
+        }
+        return {Path::uio, true, "it is bound to uio_pci_generic, and nothing translates for it", ""};
     }
 
   private:
     template <class Look>
     [[nodiscard]] PathVerdict verdict(Path path, Look&& look) const {
         if (function_.driver.find("vfio") == std::string::npos) {
-            return {path, false, fmt::format("it is bound to {}, not to vfio-pci", driver())};
+            return {path, false, fmt::format("it is bound to {}, not to vfio-pci", driver()),
+                    fmt::format("upcie bind {}", function_.bdf.to_string())};
         }
         opened_.clear();
         if (const Obstacle obstacle = look()) {
-            return {path, false, *obstacle};
+            return {path, false, obstacle->reason, obstacle->fix};
         }
-        return {path, true, opened_ + " may be opened"};
+        return {path, true, opened_ + " may be opened", ""};
     }
 
     [[nodiscard]] std::string driver() const { return function_.driver.empty() ? "no driver" : function_.driver; }
     [[nodiscard]] bool noiommu_name() const { return function_.vfio_name.rfind("noiommu-", 0) == 0; }
     [[nodiscard]] bool translated() const { return function_.iommu_group && !function_.iommu_group->noiommu; }
 
+    /// The kernel lets nobody own the DMA of a group in part, through group or cdev (iommu_group_claim_dma_owner and
+    /// iommu_device_claim_dma_owner, drivers/iommu/iommu.c).
+    [[nodiscard]] Obstacle others_in_group() const {
+        const auto others = vfio::group_obstacles(system_, function_, roots_);
+        if (others.empty()) {
+            return std::nullopt;
+        }
+        std::string fix;
+        for (const auto& other : others) {
+            fix += fmt::format("{}upcie bind {}", fix.empty() ? "" : " && ", other.bdf.to_string());
+        }
+        return Reason{fmt::format("its IOMMU group {} is not viable: a kernel driver has {}",
+                                  function_.iommu_group->number, vfio::describe(others)),
+                      fix};
+    }
+
     [[nodiscard]] Obstacle cdev_nodes() const {
         if (function_.vfio_cdev.empty()) {
-            return fmt::format("there is no node {}/vfio/devices/{}: this kernel has CONFIG_VFIO_DEVICE_CDEV off",
-                               roots_.dev, function_.vfio_name.empty() ? "vfio*" : function_.vfio_name);
+            return Reason{
+                fmt::format("there is no node {}/vfio/devices/{}: this kernel has CONFIG_VFIO_DEVICE_CDEV off",
+                            roots_.dev, function_.vfio_name.empty() ? "vfio*" : function_.vfio_name),
+                "Use --path group, or a kernel with CONFIG_VFIO_DEVICE_CDEV=y (Linux 6.6 and later)."};
         }
         return nodes({function_.vfio_cdev, roots_.dev + "/iommu"});
     }
@@ -97,19 +129,31 @@ class Examination {
     [[nodiscard]] Obstacle nodes(std::initializer_list<std::string> paths) const {
         for (const auto& path : paths) {
             if (!os::exists(system_, path)) {
-                return path == roots_.dev + "/iommu"
-                           ? fmt::format(
-                                 "{} does not exist: the kernel has CONFIG_IOMMUFD off (as Debian's) or the module "
-                                 "iommufd is not loaded",
-                                 path)
-                           : fmt::format("{} does not exist", path);
+                return missing(path);
             }
             if (system_.access(path.c_str(), R_OK | W_OK) != 0) {
-                return fmt::format("this user may not open {} (docs/permissions.md)", path);
+                return Reason{
+                    fmt::format("this user may not open {} (docs/permissions.md)", path),
+                    fmt::format("sudo chown $USER {} (until the next boot; docs/permissions.md has a udev rule "
+                                "that stays), or run it as root",
+                                path)};
             }
             opened_ += (opened_.empty() ? "" : " and ") + path;
         }
         return std::nullopt;
+    }
+
+    [[nodiscard]] Reason missing(const std::string& path) const {
+        if (path == roots_.dev + "/iommu") {
+            return {path +
+                        " does not exist: the kernel has CONFIG_IOMMUFD off (as Debian's) or the module iommufd is not "
+                        "loaded",
+                    "modprobe iommufd; without that module use --path group"};
+        }
+        if (path == roots_.dev + "/vfio/vfio") {
+            return {path + " does not exist", "modprobe vfio_iommu_type1"};
+        }
+        return {path + " does not exist", "This kernel has CONFIG_VFIO_GROUP off; use --path cdev."};
     }
 
     os::System& system_;

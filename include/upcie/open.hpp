@@ -33,11 +33,12 @@ struct OpenOptions {
     pci::Roots roots;
 };
 
-/// Whether a path is open now, without trying it, and why (not): a clause without a full stop.
+/// Whether a path is open now, without trying it.
 struct PathVerdict {
     Path path = Path::automatic;
     bool usable = false;
-    std::string reason;
+    std::string reason; ///< why, or why not: a clause without a full stop
+    std::string fix;    ///< what to do about it; empty when usable
 };
 /// Each path in the order of preference, judged by what is bound, which nodes exist and whether they may be opened.
 /// Opens nothing. Threads: any.

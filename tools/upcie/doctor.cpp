@@ -92,7 +92,7 @@ ExitCode doctor(Context& context) {
     bool any = false;
     for (const auto& function : *functions) {
         if (function.is_nvme()) {
-            any = report_device(report, function, assess_paths(host, function, *functions, context)) || any;
+            any = report_device(report, function, assess_paths(host, function, context)) || any;
         }
     }
     const std::string verdict = any ? "at least one controller can be driven from user space (see its paths)"

@@ -74,6 +74,20 @@ void read_pools(Context& context, const std::string& directory, int node, std::v
     }
 }
 
+NodeFacts look_at_node(Context& context, const std::string& path) {
+    NodeFacts node;
+    struct stat status {};
+    if (context.system.stat(path.c_str(), &status) != 0) {
+        return node;
+    }
+    node.exists = true;
+    node.usable = context.system.access(path.c_str(), R_OK | W_OK) == 0;
+    node.mode = status.st_mode & 07777;
+    node.uid = status.st_uid;
+    node.gid = status.st_gid;
+    return node;
+}
+
 void gather_modules(Context& context, HostFacts& facts) {
     const std::string directory = context.roots.modules + "/" + facts.release;
     const std::string loadable = text_or_empty(context, directory + "/modules.dep");
@@ -179,20 +193,6 @@ std::uint64_t HostFacts::free_hugepages(std::uint64_t page_kib) const noexcept {
         }
     }
     return 0;
-}
-
-NodeFacts look_at_node(Context& context, const std::string& path) {
-    NodeFacts node;
-    struct stat status {};
-    if (context.system.stat(path.c_str(), &status) != 0) {
-        return node;
-    }
-    node.exists = true;
-    node.usable = context.system.access(path.c_str(), R_OK | W_OK) == 0;
-    node.mode = status.st_mode & 07777;
-    node.uid = status.st_uid;
-    node.gid = status.st_gid;
-    return node;
 }
 
 HostFacts gather_host_facts(Context& context) {

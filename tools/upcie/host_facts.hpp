@@ -76,6 +76,5 @@ constexpr unsigned cap_sys_rawio = 17;
 constexpr unsigned cap_sys_admin = 21;
 
 [[nodiscard]] HostFacts gather_host_facts(Context& context);
-[[nodiscard]] NodeFacts look_at_node(Context& context, const std::string& path);
 
 } // namespace upcie::cli

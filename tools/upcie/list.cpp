@@ -86,7 +86,7 @@ ExitCode list(Context& context, bool everything) {
         if (!everything && !function.is_nvme()) {
             continue;
         }
-        const auto paths = assess_paths(host, function, *functions, context);
+        const auto paths = assess_paths(host, function, context);
         report.result()["functions"].push_back(to_json(function, paths));
         print(report, function, paths);
         ++shown;

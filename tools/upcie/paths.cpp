@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "paths.hpp"
 
-#include <algorithm>
 #include <optional>
 
-#include <upcie/os/sysfs.hpp>
+#include <upcie/open.hpp>
+#include <upcie/vfio/group.hpp>
 
 #include "advice.hpp"
 
@@ -15,7 +15,6 @@ namespace {
 struct Question {
     const HostFacts& host;
     const pci::FunctionInfo& function;
-    const std::vector<pci::FunctionInfo>& all;
     Context& context;
 
     [[nodiscard]] std::string address() const { return function.bdf.to_string(); }
@@ -34,24 +33,6 @@ std::string driver_name(const pci::FunctionInfo& function) {
     return function.driver.empty() ? std::string{"no driver"} : function.driver;
 }
 
-/// Bridges do not count (drivers/vfio/group.c leaves them and unbound functions alone), vfio drivers do no harm.
-const pci::FunctionInfo* foreign_sibling(const Question& q) {
-    if (!q.function.iommu_group) {
-        return nullptr;
-    }
-    for (const auto& member : q.function.iommu_group->members) {
-        const auto found = std::find_if(q.all.begin(), q.all.end(), [&](const auto& f) { return f.bdf == member; });
-        constexpr std::uint32_t bridge_class = 0x06;
-        if (member == q.function.bdf || found == q.all.end() || found->class_code >> 16 == bridge_class) {
-            continue;
-        }
-        if (!found->driver.empty() && found->vfio_name.empty() && found->driver != "vfio-pci") {
-            return &*found;
-        }
-    }
-    return nullptr;
-}
-
 MaybeObstacle no_translation(const Question& q) {
     if (q.translated()) {
         return std::nullopt;
@@ -59,14 +40,15 @@ MaybeObstacle no_translation(const Question& q) {
     return Obstacle{"no IOMMU translates for this function", advice::turn_iommu_on(q.host)};
 }
 
+/// It would stand in the way after the binding too.
 MaybeObstacle sibling_in_the_way(const Question& q) {
-    const auto* sibling = foreign_sibling(q);
-    if (sibling == nullptr) {
+    const auto others = vfio::group_obstacles(q.context.system, q.function, q.context.roots.kernel);
+    if (others.empty()) {
         return std::nullopt;
     }
-    return Obstacle{fmt::format("group {} is not viable: {} in it is still bound to {}", q.function.iommu_group->number,
-                                sibling->bdf.to_string(), sibling->driver),
-                    fmt::format("upcie bind {}", sibling->bdf.to_string())};
+    return Obstacle{fmt::format("group {} is not viable: a kernel driver has {}", q.function.iommu_group->number,
+                                vfio::describe(others)),
+                    fmt::format("upcie bind {}", others.front().bdf.to_string())};
 }
 
 MaybeObstacle no_vfio_pci(const Question& q) {
@@ -83,20 +65,18 @@ MaybeObstacle no_iommufd(const Question& q) {
     return Obstacle{"/dev/iommu does not exist", advice::get_dev_iommu(q.host)};
 }
 
-MaybeObstacle not_permitted(const std::string& node, const NodeFacts& facts) {
-    if (facts.usable) {
-        return std::nullopt;
-    }
-    return Obstacle{
-        fmt::format("{} may not be opened by this user (mode {:04o}, owner {})", node, facts.mode, facts.uid),
-        advice::give_node(node)};
+PathAssessment blocked(Path path, const Obstacle& obstacle) {
+    return {path, PathState::blocked, obstacle.reason, obstacle.fix};
 }
 
-PathAssessment judge(PathKind path, const MaybeObstacle& obstacle, std::string ready_reason) {
-    if (obstacle) {
-        return {path, PathState::blocked, obstacle->reason, obstacle->fix};
+/// What the library says of a function whose driver is the right one: `list` and an open never contradict each other.
+PathAssessment verdict(Path path, const Question& q) {
+    for (const auto& verdict : examine_paths(q.context.system, q.function, q.context.roots.kernel)) {
+        if (verdict.path == path) {
+            return {path, verdict.usable ? PathState::ready : PathState::blocked, verdict.reason, verdict.fix};
+        }
     }
-    return {path, PathState::ready, std::move(ready_reason), {}};
+    return blocked(path, {"this library does not know the path", {}});
 }
 
 template <class... Checks>
@@ -106,34 +86,20 @@ MaybeObstacle first_of(const Question& q, Checks... checks) {
     return obstacle;
 }
 
-PathAssessment needs_binding(PathKind path, const Question& q, std::string_view driver) {
+PathAssessment needs_binding(Path path, const Question& q, std::string_view driver) {
     const std::string option = driver == "vfio-pci" ? std::string{} : fmt::format(" --driver {}", driver);
     return {path, PathState::after_bind, fmt::format("bound to {}, not to {}", driver_name(q.function), driver),
             fmt::format("upcie bind {}{}", q.address(), option)};
 }
 
-/// The node is there once vfio has the device: cdev of an IOMMU or of the no-IOMMU mode alike.
-MaybeObstacle cdev_obstacle(const Question& q) {
-    if (q.function.vfio_cdev.empty()) {
-        return Obstacle{fmt::format("vfio has the device as {} but made no /dev/vfio/devices/{}", q.function.vfio_name,
-                                    q.function.vfio_name),
-                        "This kernel has CONFIG_VFIO_DEVICE_CDEV off (it exists from Linux 6.6 on); use --path group."};
-    }
-    if (auto obstacle = not_permitted(q.function.vfio_cdev, look_at_node(q.context, q.function.vfio_cdev))) {
-        return obstacle;
-    }
-    return not_permitted("/dev/iommu", q.host.dev_iommu);
-}
-
 PathAssessment assess_cdev(const Question& q) {
     if (auto obstacle = first_of(q, no_translation, no_vfio_pci, no_iommufd, sibling_in_the_way)) {
-        return judge(PathKind::cdev, obstacle, {});
+        return blocked(Path::cdev, *obstacle);
     }
     if (!q.on_vfio()) {
-        return needs_binding(PathKind::cdev, q, "vfio-pci");
+        return needs_binding(Path::cdev, q, "vfio-pci");
     }
-    return judge(PathKind::cdev, cdev_obstacle(q),
-                 fmt::format("{} and /dev/iommu may be opened", q.function.vfio_cdev));
+    return verdict(Path::cdev, q);
 }
 
 MaybeObstacle no_type1(const Question& q) {
@@ -144,31 +110,14 @@ MaybeObstacle no_type1(const Question& q) {
                     advice::get_module("vfio_iommu_type1")};
 }
 
-MaybeObstacle group_node_obstacle(const Question& q) {
-    const std::string node = fmt::format("/dev/vfio/{}", q.function.iommu_group->number);
-    const auto facts =
-        look_at_node(q.context, fmt::format("{}/vfio/{}", q.context.roots.kernel.dev, q.function.iommu_group->number));
-    if (!facts.exists) {
-        return Obstacle{node + " does not exist though vfio has the device",
-                        "This kernel has CONFIG_VFIO_GROUP off; use --path cdev."};
-    }
-    if (auto obstacle = not_permitted(node, facts)) {
-        return obstacle;
-    }
-    return q.host.dev_vfio.exists
-               ? not_permitted("/dev/vfio/vfio", q.host.dev_vfio)
-               : MaybeObstacle{Obstacle{"/dev/vfio/vfio does not exist", "modprobe vfio_iommu_type1"}};
-}
-
 PathAssessment assess_group(const Question& q) {
     if (auto obstacle = first_of(q, no_translation, no_vfio_pci, no_type1, sibling_in_the_way)) {
-        return judge(PathKind::group, obstacle, {});
+        return blocked(Path::group, *obstacle);
     }
     if (!q.on_vfio()) {
-        return needs_binding(PathKind::group, q, "vfio-pci");
+        return needs_binding(Path::group, q, "vfio-pci");
     }
-    return judge(PathKind::group, group_node_obstacle(q),
-                 fmt::format("/dev/vfio/{} and /dev/vfio/vfio may be opened", q.function.iommu_group->number));
+    return verdict(Path::group, q);
 }
 
 MaybeObstacle is_translated(const Question& q) {
@@ -203,15 +152,12 @@ MaybeObstacle no_rawio(const Question& q) {
 
 PathAssessment assess_noiommu(const Question& q) {
     if (auto obstacle = first_of(q, is_translated, no_vfio_pci, no_get_pa, no_iommufd, no_unsafe_mode, no_rawio)) {
-        return judge(PathKind::noiommu, obstacle, {});
+        return blocked(Path::noiommu_cdev, *obstacle);
     }
     if (!q.on_vfio()) {
-        return needs_binding(PathKind::noiommu, q, "vfio-pci");
+        return needs_binding(Path::noiommu_cdev, q, "vfio-pci");
     }
-    return judge(PathKind::noiommu, cdev_obstacle(q),
-                 fmt::format("{} may be opened; nothing translates and nothing "
-                             "protects",
-                             q.function.vfio_cdev));
+    return verdict(Path::noiommu_cdev, q);
 }
 
 MaybeObstacle not_identity(const Question& q) {
@@ -250,40 +196,28 @@ MaybeObstacle no_uio(const Question& q) {
 
 PathAssessment assess_uio(const Question& q) {
     if (auto obstacle = first_of(q, not_identity, no_uio, no_pagemap, no_hugepages)) {
-        return judge(PathKind::uio, obstacle, {});
+        return blocked(Path::uio, *obstacle);
     }
     if (q.function.driver != "uio_pci_generic") {
-        return needs_binding(PathKind::uio, q, "uio_pci_generic");
+        return needs_binding(Path::uio, q, "uio_pci_generic");
     }
-    return judge(PathKind::uio, std::nullopt, "bound to uio_pci_generic; nothing translates and nothing protects");
+    return verdict(Path::uio, q);
 }
 
 } // namespace
 
-std::string_view to_string(PathKind path) noexcept {
+std::string_view title_of(Path path) noexcept {
     switch (path) {
-    case PathKind::cdev:
-        return "cdev";
-    case PathKind::group:
-        return "group";
-    case PathKind::noiommu:
-        return "noiommu";
-    case PathKind::uio:
-        return "uio";
-    }
-    return "unknown";
-}
-
-std::string_view title_of(PathKind path) noexcept {
-    switch (path) {
-    case PathKind::cdev:
+    case Path::cdev:
         return "vfio cdev + iommufd";
-    case PathKind::group:
+    case Path::group:
         return "vfio group + type1";
-    case PathKind::noiommu:
+    case Path::noiommu_cdev:
         return "no-IOMMU vfio cdev";
-    case PathKind::uio:
+    case Path::uio:
         return "uio + hugepages";
+    case Path::automatic:
+        break;
     }
     return "unknown";
 }
@@ -300,9 +234,8 @@ std::string_view to_string(PathState state) noexcept {
     return "unknown";
 }
 
-std::vector<PathAssessment> assess_paths(const HostFacts& host, const pci::FunctionInfo& function,
-                                         const std::vector<pci::FunctionInfo>& all, Context& context) {
-    const Question question{host, function, all, context};
+std::vector<PathAssessment> assess_paths(const HostFacts& host, const pci::FunctionInfo& function, Context& context) {
+    const Question question{host, function, context};
     return {assess_cdev(question), assess_group(question), assess_noiommu(question), assess_uio(question)};
 }
 
