@@ -3,8 +3,6 @@
 
 #include <cstdio>
 
-#include <fmt/format.h>
-
 namespace upcie::probes {
 
 void add_common_options(CLI::App& app, CommonOptions& options) {
@@ -29,10 +27,6 @@ int print_report(const Report& report, bool json) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
     return report.exit_status();
-}
-
-void could_not_ask(Report& report, const Error& error) {
-    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, errno_name(error.code)), error.hint);
 }
 
 } // namespace upcie::probes

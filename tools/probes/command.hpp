@@ -7,8 +7,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <upcie/result.hpp>
-
 #include "report.hpp"
 
 namespace upcie::probes {
@@ -26,7 +24,5 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 
 /// Prints the report on standard output and answers the exit status.
 int print_report(const Report& report, bool json);
-/// Makes it a report that says why the question could not be asked.
-void could_not_ask(Report& report, const Error& error);
 
 } // namespace upcie::probes

@@ -147,4 +147,33 @@ Obstacle translation_obstacle(os::System& system, const pci::FunctionInfo& funct
     return {};
 }
 
+Obstacle noiommu_obstacle(os::System& system, const pci::FunctionInfo& function, const pci::Roots& roots) {
+    if (Obstacle obstacle = cdev_obstacle(system, function, roots); !obstacle.reason.empty()) {
+        return obstacle;
+    }
+    if (function.vfio_name.rfind("noiommu-", 0) != 0) {
+        return {
+            "the device is behind an IOMMU, where no physical addresses are given out",
+            "Boot without one (intel_iommu=off, amd_iommu=off), set enable_unsafe_noiommu_mode of module vfio to Y, "
+            "and bind the device to vfio-pci."};
+    }
+    return {};
+}
+
+std::optional<pci::FunctionInfo> device_to_ask(Report& report, os::System& system, const std::string& name,
+                                               Precondition precondition) {
+    report.set_environment(describe_kernel());
+    Result<pci::FunctionInfo> function = find_device(system, name);
+    if (!function) {
+        could_not_ask(report, function.error());
+        return std::nullopt;
+    }
+    report.set_environment(describe_machine(system, *function));
+    if (const Obstacle obstacle = precondition(system, *function, {}); !obstacle.reason.empty()) {
+        report.not_asked(obstacle.reason, obstacle.remedy);
+        return std::nullopt;
+    }
+    return std::move(*function);
+}
+
 } // namespace upcie::probes

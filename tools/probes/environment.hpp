@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <upcie/os/system.hpp>
@@ -33,5 +34,16 @@ struct Obstacle {
 /// The same for a probe that has the device do DMA to IOVAs: without an IOMMU that would be someone's physical memory.
 [[nodiscard]] Obstacle translation_obstacle(os::System& system, const pci::FunctionInfo& function,
                                             const pci::Roots& roots = {});
+
+/// The same for a probe of physical addresses, which only the no-IOMMU cdev gives out.
+[[nodiscard]] Obstacle noiommu_obstacle(os::System& system, const pci::FunctionInfo& function,
+                                        const pci::Roots& roots = {});
+
+/// One of the three above.
+using Precondition = Obstacle (*)(os::System& system, const pci::FunctionInfo& function, const pci::Roots& roots);
+/// Finds the device that a probe is to ask and describes it, with the machine, in the report. Nothing where there is no
+/// such device or something stands in the way: the report then says so.
+[[nodiscard]] std::optional<pci::FunctionInfo> device_to_ask(Report& report, os::System& system,
+                                                             const std::string& name, Precondition precondition);
 
 } // namespace upcie::probes

@@ -16,23 +16,8 @@ int probe(const CommonOptions& common, const std::string& device, std::uint64_t 
     Report report{"noiommu_pa",
                   "Does IOMMU_IOAS_NOIOMMU_GET_PA answer with the addresses that pagemap and sysfs give, for "
                   "a memfd, huge pages, anonymous memory and a BAR, and how far does one answer reach?"};
-    report.set_environment(describe_kernel());
-    const Result<pci::FunctionInfo> function = find_device(system, device);
+    const auto function = device_to_ask(report, system, device, noiommu_obstacle);
     if (!function) {
-        could_not_ask(report, function.error());
-        return print_report(report, common.json);
-    }
-    report.set_environment(describe_machine(system, *function));
-    const Obstacle obstacle = cdev_obstacle(system, *function);
-    if (!obstacle.reason.empty()) {
-        report.not_asked(obstacle.reason, obstacle.remedy);
-        return print_report(report, common.json);
-    }
-    if (function->vfio_name.rfind("noiommu-", 0) != 0) {
-        report.not_asked(
-            "the device is behind an IOMMU, where no physical addresses are given out",
-            "Boot without one (intel_iommu=off, amd_iommu=off), set enable_unsafe_noiommu_mode of module vfio "
-            "to Y, and bind the device to vfio-pci.");
         return print_report(report, common.json);
     }
     if (const Result<Identity> self = who_am_i(system)) {

@@ -295,4 +295,8 @@ std::string Report::text() const {
     return result;
 }
 
+void could_not_ask(Report& report, const Error& error) {
+    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, errno_name(error.code)), error.hint);
+}
+
 } // namespace upcie::probes

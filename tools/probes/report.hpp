@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <upcie/result.hpp>
+
 namespace upcie::probes {
 
 /// Version of the JSON that every probe prints. A change that a reader could stumble over raises it (docs/probes.md).
@@ -111,5 +113,8 @@ class Report {
 [[nodiscard]] std::string outcome_word(int error);
 /// "0x1000", as addresses are written in observations: JSON numbers lose 64-bit values in some readers.
 [[nodiscard]] std::string hex(std::uint64_t value);
+
+/// Makes it a report that says why the question could not be asked.
+void could_not_ask(Report& report, const Error& error);
 
 } // namespace upcie::probes

@@ -50,15 +50,8 @@ int probe(const std::string& device, const CommonOptions& common) {
     os::System& system = os::real_system();
     Report report{"vfio_cdev",
                   "What does an opener of a vfio cdev get, and what does a second opener of the same cdev?"};
-    report.set_environment(describe_kernel());
-    const Result<pci::FunctionInfo> function = find_device(system, device);
+    const auto function = device_to_ask(report, system, device, cdev_obstacle);
     if (!function) {
-        could_not_ask(report, function.error());
-        return print_report(report, common.json);
-    }
-    report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = cdev_obstacle(system, *function); !obstacle.reason.empty()) {
-        report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }
     if (const Result<Identity> self = who_am_i(system)) {

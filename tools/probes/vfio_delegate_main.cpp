@@ -25,15 +25,8 @@ const char* const question =
 int primary(const CommonOptions& common, const SideOptions& side, const std::string& device, bool kill_self) {
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question, "primary"};
-    report.set_environment(describe_kernel());
-    const Result<pci::FunctionInfo> function = find_device(system, device);
+    const auto function = device_to_ask(report, system, device, translation_obstacle);
     if (!function) {
-        could_not_ask(report, function.error());
-        return print_report(report, common.json);
-    }
-    report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = translation_obstacle(system, *function); !obstacle.reason.empty()) {
-        report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }
     Result<Listener> listener = Listener::open(system, side.socket, side.allowed_uids);
@@ -136,15 +129,8 @@ int standalone(const CommonOptions& common, const std::string& device, const std
     // What stands in the way is said here, where it is seen: the processes' own output is not.
     os::System& system = os::real_system();
     Report report{"vfio_delegate", question};
-    report.set_environment(describe_kernel());
-    const Result<pci::FunctionInfo> function = find_device(system, device);
+    const auto function = device_to_ask(report, system, device, translation_obstacle);
     if (!function) {
-        could_not_ask(report, function.error());
-        return print_report(report, common.json);
-    }
-    report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = translation_obstacle(system, *function); !obstacle.reason.empty()) {
-        report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }
     const Result<int> status = all_three(common, device, end);

@@ -87,15 +87,8 @@ Result<void> with_secondary(Report& report, const Requests& requests, const pci:
 int primary(const CommonOptions& common, const SideOptions& side, const PrimaryOptions& options) {
     os::System& system = os::real_system();
     Report report{"vfio_share", question, "primary"};
-    report.set_environment(describe_kernel());
-    const Result<pci::FunctionInfo> function = find_device(system, options.device);
+    const auto function = device_to_ask(report, system, options.device, translation_obstacle);
     if (!function) {
-        could_not_ask(report, function.error());
-        return print_report(report, common.json);
-    }
-    report.set_environment(describe_machine(system, *function));
-    if (const Obstacle obstacle = translation_obstacle(system, *function); !obstacle.reason.empty()) {
-        report.not_asked(obstacle.reason, obstacle.remedy);
         return print_report(report, common.json);
     }
     const Result<void> asked = with_secondary(report, Requests{system}, *function, common, side, options);
