@@ -7,6 +7,8 @@
 
 #include <upcie/nvme/prp.hpp>
 
+#include <support/prp_lists.hpp>
+
 namespace upcie::nvme {
 namespace {
 
@@ -15,61 +17,15 @@ using iommu::Extent;
 constexpr unsigned shift = 12;
 constexpr std::uint64_t page = 4096;
 
-/// List pages at made-up device addresses, filled with a mark so that every entry written shows.
-struct Lists {
-    static constexpr std::uint64_t mark = 0xdead'dead'dead'dead;
-    explicit Lists(std::uint32_t count) : cpu(count * 512, mark) {
-        for (std::uint32_t i = 0; i < count; ++i) {
-            addresses.push_back(0x5000'0000 + i * 0x10000); // not adjacent
-        }
-    }
-    PrpListPages pages() { return {cpu.data(), addresses.data(), static_cast<std::uint32_t>(addresses.size())}; }
-    std::vector<std::uint64_t> cpu;
-    std::vector<std::uint64_t> addresses;
-};
+using test::pages_of;
+using Lists = test::PrpLists;
 
-/// Reads PRPs as a controller does (Base Specification 2.0, section 4.1.1) and answers the data's pages.
+/// The pages of the data as a controller finds them.
 std::vector<std::uint64_t> walk(const PrpPair& pair, std::uint64_t bytes, const Lists& lists, std::size_t& used) {
-    std::vector<std::uint64_t> data{pair.prp1};
-    const std::uint64_t first = page - pair.prp1 % page;
-    std::uint64_t left = bytes <= first ? 0 : (bytes - first + page - 1) / page;
-    used = 0;
-    if (left == 0) {
-        return data;
-    }
-    if (left == 1) {
-        data.push_back(pair.prp2);
-        return data;
-    }
-    std::uint64_t list = pair.prp2;
-    for (;;) {
-        const auto found = std::find(lists.addresses.begin(), lists.addresses.end(), list);
-        if (found == lists.addresses.end()) {
-            ADD_FAILURE() << "no list page at " << std::hex << list;
-            return data;
-        }
-        ++used;
-        const std::uint64_t* const entries = lists.cpu.data() + (found - lists.addresses.begin()) * 512;
-        const std::uint64_t here = left > 512 ? 511 : left;
-        data.insert(data.end(), entries, entries + here);
-        left -= here;
-        if (left == 0) {
-            return data;
-        }
-        list = entries[511];
-    }
-}
-
-std::vector<std::uint64_t> pages_of(const std::vector<Extent>& extents) {
-    std::vector<std::uint64_t> data;
-    for (const Extent& extent : extents) {
-        const std::uint64_t start = extent.address.value();
-        const std::uint64_t end = start + extent.length.value();
-        for (std::uint64_t at = start; at < end; at = at / page * page + page) {
-            data.push_back(at);
-        }
-    }
-    return data;
+    const auto walked = test::walk_prps(pair, bytes, lists);
+    EXPECT_TRUE(walked) << "the controller is sent to a list page that is none";
+    used = walked ? walked->lists_used : 0;
+    return walked ? walked->data : std::vector<std::uint64_t>{};
 }
 
 TEST(Prp, UnusedEntryTwoIsZero) {
