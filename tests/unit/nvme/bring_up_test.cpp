@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bring-up, waits and the end of a controller, against a device that does as the test says.
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -392,6 +396,7 @@ TEST_F(BringUp, WideRegistersAreOneAccessOrLowThenHigh) {
     ASSERT_TRUE(open());
     EXPECT_THAT(device->widths, testing::Contains(8U));
     device->widths.clear();
+    device->writes.clear();
     options.wide_access = WideAccess::low_then_high;
     {
         const auto controller = open();
@@ -400,6 +405,11 @@ TEST_F(BringUp, WideRegistersAreOneAccessOrLowThenHigh) {
         EXPECT_GT(device->asq, 0xffffffffU); // both halves came
     }
     EXPECT_THAT(device->widths, testing::Each(4U));
+    // ASQ and ACQ, each in two halves.
+    std::vector<std::uint64_t> halves;
+    std::copy_if(device->writes.begin(), device->writes.end(), std::back_inserter(halves),
+                 [](std::uint64_t offset) { return offset >= 0x28 && offset < 0x38; });
+    EXPECT_THAT(halves, testing::ElementsAre(0x28, 0x2c, 0x30, 0x34));
 }
 
 TEST_F(BringUp, InterruptsAreEventfdsAsFarAsThereAreVectors) {

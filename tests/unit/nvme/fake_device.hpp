@@ -184,6 +184,7 @@ class FakeDevice final : public pci::Function {
     }
     Result<void> write_region(unsigned, ByteCount offset, unsigned width, std::uint64_t value) override {
         const std::lock_guard guard{mutex_};
+        writes.push_back(offset.value());
         switch (offset.value()) {
         case 0x14:
             configure(static_cast<std::uint32_t>(value));
@@ -245,7 +246,8 @@ class FakeDevice final : public pci::Function {
         std::this_thread::yield();
     }
 
-    std::vector<unsigned> widths; ///< of every register read
+    std::vector<unsigned> widths;      ///< of every register read
+    std::vector<std::uint64_t> writes; ///< the offset of every register written
 
   private:
     struct Ring {

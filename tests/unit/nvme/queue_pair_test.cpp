@@ -250,6 +250,7 @@ TEST_F(QueuePairTest, StatusIsTypeAndCodeWithItsFlags) {
     queue.ring();
     Completion one = poll(queue).at(0);
     EXPECT_FALSE(one.ok()) << "type 1 with code 0 is an error";
+    EXPECT_FALSE(one.status().ok());
     EXPECT_EQ(one.status().type(), StatusCodeType::command_specific);
     EXPECT_EQ(one.status().name(), "Completion Queue Invalid");
     const std::uint16_t everything = 0x4000 | 0x2000 | (2 << 11) | 0x281; // DNR, More, CRD 2, read error
@@ -265,7 +266,9 @@ TEST_F(QueuePairTest, StatusIsTypeAndCodeWithItsFlags) {
     const std::uint16_t flags_alone = 0x4000 | 0x2000;
     complete(submit_one(queue, 3), flags_alone);
     queue.ring();
-    EXPECT_TRUE(poll(queue).at(0).ok());
+    one = poll(queue).at(0);
+    EXPECT_TRUE(one.ok());
+    EXPECT_TRUE(one.status().ok());
 }
 
 TEST_F(QueuePairTest, ATimedOutIdentifierStaysRetiredUntilItIsAnswered) {
