@@ -133,6 +133,8 @@ class Engine {
     // ---- queues.cpp: doorbells, fetching, ring memory
     std::size_t watch_doorbells();
     void sweep_doorbells();
+    template <class Queue>
+    bool may_ring(const Queue& queue, std::uint16_t qid, const char* doorbell, std::uint32_t value);
     void ring_submission(std::uint16_t qid, std::uint32_t value);
     void ring_completion(std::uint16_t qid, std::uint32_t value);
     void doorbell_error(std::uint8_t information);

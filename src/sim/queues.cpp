@@ -68,28 +68,36 @@ void Engine::doorbell_error(std::uint8_t information) {
     }
 }
 
-void Engine::ring_submission(std::uint16_t qid, std::uint32_t value) {
-    SubmissionQueue& queue = sqs_[qid];
+/// What both kinds of doorbell demand, whatever the value means. False: it has no effect.
+template <class Queue>
+bool Engine::may_ring(const Queue& queue, std::uint16_t qid, const char* doorbell, std::uint32_t value) {
     if ((csts_ & bits::csts_fatal) != 0 && (cc_ & bits::cc_enable) != 0) {
-        return; // the host has not seen CSTS.CFS yet
+        return false; // the host has not seen CSTS.CFS yet
     }
     if (!queue.exists || !working()) {
         const char* why = !working()      ? "the controller is not ready"
                           : queue.deleted ? "it was deleted"
                                           : "never created";
         violate(ViolationKind::doorbell_without_queue,
-                fmt::format("submission queue {}: tail doorbell {} though {}", qid, value, why));
+                fmt::format(fmt::runtime(doorbell), qid, value) + " though " + why);
         doorbell_error(0);
+        return false;
+    }
+    if (value >= queue.entries) {
+        violate(ViolationKind::doorbell_value, fmt::format(fmt::runtime(doorbell), qid, value) +
+                                                   fmt::format(", the queue has {} entries", queue.entries));
+        doorbell_error(1);
+        return false;
+    }
+    return true;
+}
+
+void Engine::ring_submission(std::uint16_t qid, std::uint32_t value) {
+    SubmissionQueue& queue = sqs_[qid];
+    if (!may_ring(queue, qid, "submission queue {}: tail doorbell {}", value)) {
         return;
     }
     ++counters_.doorbells;
-    if (value >= queue.entries) {
-        violate(
-            ViolationKind::doorbell_value,
-            fmt::format("submission queue {}: tail doorbell {}, the queue has {} entries", qid, value, queue.entries));
-        doorbell_error(1);
-        return;
-    }
     // The host knows of consumed entries by completions only: it may fill up to the head that the newest one told.
     const std::uint32_t used = (queue.tail + queue.entries - queue.reported_head) % queue.entries;
     const std::uint32_t added = (value + queue.entries - queue.tail) % queue.entries;
@@ -106,23 +114,7 @@ void Engine::ring_submission(std::uint16_t qid, std::uint32_t value) {
 
 void Engine::ring_completion(std::uint16_t qid, std::uint32_t value) {
     CompletionQueue& queue = cqs_[qid];
-    if ((csts_ & bits::csts_fatal) != 0 && (cc_ & bits::cc_enable) != 0) {
-        return; // the host has not seen CSTS.CFS yet
-    }
-    if (!queue.exists || !working()) {
-        const char* why = !working()      ? "the controller is not ready"
-                          : queue.deleted ? "it was deleted"
-                                          : "never created";
-        violate(ViolationKind::doorbell_without_queue,
-                fmt::format("completion queue {}: head doorbell {} though {}", qid, value, why));
-        doorbell_error(0);
-        return;
-    }
-    if (value >= queue.entries) {
-        violate(
-            ViolationKind::doorbell_value,
-            fmt::format("completion queue {}: head doorbell {}, the queue has {} entries", qid, value, queue.entries));
-        doorbell_error(1);
+    if (!may_ring(queue, qid, "completion queue {}: head doorbell {}", value)) {
         return;
     }
     const std::uint32_t posted = (queue.tail + queue.entries - queue.head) % queue.entries;

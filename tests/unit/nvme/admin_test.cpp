@@ -6,10 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <upcie/nvme/controller.hpp>
 #include <upcie/nvme/log_pages.hpp>
 
-#include "nvme/fake_device.hpp"
+#include "nvme/controller_test.hpp"
 
 namespace upcie::nvme {
 namespace {
@@ -18,22 +17,8 @@ using std::chrono::milliseconds;
 using test::FakeDevice;
 using testing::HasSubstr;
 
-class Admin : public testing::Test {
+class Admin : public ControllerTest {
   protected:
-    std::shared_ptr<test::PointerSpace> space = std::make_shared<test::PointerSpace>();
-    std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>(space);
-    ControllerOptions options;
-    std::shared_ptr<Controller> controller;
-
-    void open() {
-        options.ready_timeout = milliseconds{30};
-        options.shutdown_timeout = milliseconds{30};
-        auto opened = Controller::open(os::real_system(), device, options);
-        ASSERT_TRUE(opened) << opened.error().message();
-        controller = *opened;
-    }
-    void SetUp() override { open(); }
-
     /// Silent for commands with this opcode.
     void silence(std::uint8_t opcode) {
         device->admin_hook = [this, opcode](const Command& command) -> std::optional<FakeDevice::Reply> {

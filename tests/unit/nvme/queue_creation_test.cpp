@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <upcie/nvme/controller.hpp>
 #include <upcie/nvme/synchronous.hpp>
 
-#include "nvme/fake_device.hpp"
+#include "nvme/controller_test.hpp"
 
 namespace upcie::nvme {
 namespace {
@@ -15,22 +14,8 @@ using std::chrono::milliseconds;
 using test::FakeDevice;
 using testing::HasSubstr;
 
-class QueueCreation : public testing::Test {
+class QueueCreation : public ControllerTest {
   protected:
-    std::shared_ptr<test::PointerSpace> space = std::make_shared<test::PointerSpace>();
-    std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>(space);
-    ControllerOptions options;
-    std::shared_ptr<Controller> controller;
-
-    void open() {
-        options.ready_timeout = milliseconds{30};
-        options.shutdown_timeout = milliseconds{30};
-        auto opened = Controller::open(os::real_system(), device, options);
-        ASSERT_TRUE(opened) << opened.error().message();
-        controller = *opened;
-    }
-    void SetUp() override { open(); }
-
     void fail_command(AdminOpcode opcode, Status status = Status{StatusCodeType::command_specific, 0x01}) {
         device->admin_hook = [opcode, status](const Command& command) -> std::optional<FakeDevice::Reply> {
             if (command.opcode == static_cast<std::uint8_t>(opcode)) {
@@ -38,11 +23,6 @@ class QueueCreation : public testing::Test {
             }
             return std::nullopt;
         };
-    }
-    static Command flush() {
-        Command command;
-        command.nsid = 1;
-        return command;
     }
 };
 
@@ -316,196 +296,6 @@ TEST_F(QueueCreation, MdtsLimitsTheTransfer) {
     const auto queue = controller->create_queue_pair({.max_transfer = 8_MiB});
     ASSERT_TRUE(queue);
     EXPECT_EQ(queue->max_transfer(), 128_KiB);
-}
-
-// ---- reset
-
-TEST_F(QueueCreation, ResetEndsWhatIsOutstandingAndTheQueueRestarts) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    device->io_hook = [](const Command&) { return FakeDevice::Reply{{}, 0, true}; };
-    for (std::uint64_t cookie = 10; cookie < 13; ++cookie) {
-        ASSERT_TRUE(queue->submit(flush(), cookie));
-    }
-    queue->ring();
-    device->pause();
-    ASSERT_EQ(device->io_commands.size(), 3U);
-    ASSERT_TRUE(controller->reset());
-    EXPECT_FALSE(queue->alive());
-    EXPECT_EQ(queue->submit(flush(), 1).refusal(), Refusal::queue_dead);
-    std::array<Completion, 8> ended;
-    ASSERT_EQ(queue->poll(ended), 3U);
-    for (std::size_t i = 0; i < 3; ++i) {
-        EXPECT_EQ(ended[i].outcome(), Outcome::reset);
-        EXPECT_FALSE(ended[i].ok());
-    }
-    device->io_hook = {};
-    const auto restarted = queue->restart();
-    ASSERT_TRUE(restarted) << restarted.error().message();
-    EXPECT_TRUE(run(*controller, *queue, flush()));
-    EXPECT_EQ(device->completion_queues.count(queue->qid().value()), 1U);
-}
-
-TEST_F(QueueCreation, QueueOfBeforeAResetIsNotDeletedOnTheController) {
-    {
-        auto queue = controller->create_queue_pair();
-        ASSERT_TRUE(queue);
-        ASSERT_TRUE(controller->reset());
-    }
-    EXPECT_EQ(device->count(AdminOpcode::delete_submission_queue), 0U);
-    EXPECT_EQ(controller->create_queue_pair()->qid(), Qid{1});
-}
-
-TEST_F(QueueCreation, ResetThatIsNotConfirmedKeepsEverything) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    const std::size_t live = space->live;
-    device->ready_clears = false;
-    device->reset_works = false;
-    const auto reset = controller->reset();
-    ASSERT_FALSE(reset);
-    EXPECT_TRUE(reset.error().is(ETIMEDOUT));
-    EXPECT_EQ(controller->state(), ControllerState::failed);
-    EXPECT_TRUE(queue->alive()); // nothing is over yet: the controller may still complete and write
-    EXPECT_EQ(space->live, live);
-    EXPECT_FALSE(controller->create_queue_pair());
-    EXPECT_TRUE(controller->admin(Command{}).error().is(ENODEV));
-    queue = fail(ECANCELED, "", "", "");
-    EXPECT_EQ(space->live, live);
-    EXPECT_GT(controller->kept_memory(), 0_B);
-
-    device->ready_clears = true;
-    device->csts = 0;
-    ASSERT_TRUE(controller->reset());
-    EXPECT_EQ(controller->state(), ControllerState::ready);
-    EXPECT_EQ(controller->kept_memory(), 0_B);
-    EXPECT_TRUE(controller->create_queue_pair());
-}
-
-TEST_F(QueueCreation, ResetFallsBackToAFunctionReset) {
-    device->ready_clears = false;
-    ASSERT_TRUE(controller->reset());
-    EXPECT_EQ(device->resets, 1U);
-    device->ready_clears = true;
-}
-
-TEST_F(QueueCreation, ResetThatDoesNotComeUpAgainFailsAndCanBeRepeated) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    device->ready_follows = false;
-    ASSERT_FALSE(controller->reset());
-    EXPECT_EQ(controller->state(), ControllerState::failed);
-    EXPECT_FALSE(queue->alive());
-    EXPECT_FALSE(queue->restart());
-    device->ready_follows = true;
-    ASSERT_TRUE(controller->reset());
-    EXPECT_TRUE(queue->restart());
-}
-
-TEST_F(QueueCreation, FewerQueuesAfterAResetAreRespected) {
-    auto first = controller->create_queue_pair();
-    auto second = controller->create_queue_pair();
-    ASSERT_TRUE(first && second);
-    device->grants = 1;
-    ASSERT_TRUE(controller->reset());
-    EXPECT_TRUE(first->restart());
-    const auto restarted = second->restart();
-    ASSERT_FALSE(restarted);
-    EXPECT_TRUE(restarted.error().is(EBUSY));
-}
-
-TEST_F(QueueCreation, RestartThatIsLeftHalfMadeKeepsTheMemory) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    ASSERT_TRUE(controller->reset());
-    device->admin_hook = [](const Command& command) -> std::optional<FakeDevice::Reply> {
-        if (command.opcode == 1 || command.opcode == 4) {
-            return FakeDevice::Reply{Status{StatusCodeType::generic, 6}, 0, false};
-        }
-        return std::nullopt;
-    };
-    EXPECT_FALSE(queue->restart());
-    queue = fail(ECANCELED, "", "", "");
-    EXPECT_GT(controller->kept_memory(), 0_B);
-}
-
-TEST_F(QueueCreation, RestartedRingsCarryNoStalePhase) {
-    auto queue = controller->create_queue_pair({.depth = 4});
-    ASSERT_TRUE(queue);
-    for (int i = 0; i < 3; ++i) {
-        ASSERT_TRUE(run(*controller, *queue, flush()));
-    }
-    ASSERT_TRUE(controller->reset());
-    std::array<Completion, 4> ended;
-    ASSERT_EQ(queue->poll(ended), 0U);
-    ASSERT_TRUE(queue->restart());
-    EXPECT_EQ(queue->poll(ended), 0U);
-    EXPECT_EQ(queue->counters().stray, 0U);
-}
-
-// ---- synchronous calls
-
-TEST_F(QueueCreation, SynchronousCallsRefuseAQueueInUse) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    device->io_hook = [](const Command&) { return FakeDevice::Reply{{}, 0, true}; };
-    ASSERT_TRUE(queue->submit(flush(), 1));
-    const auto answer = run(*controller, *queue, flush());
-    ASSERT_FALSE(answer);
-    EXPECT_TRUE(answer.error().is(EBUSY));
-}
-
-TEST_F(QueueCreation, SynchronousCallsGoOnAfterATimeOutAndIgnoreTheLateAnswer) {
-    auto queue = controller->create_queue_pair({.timeout = milliseconds{20}});
-    ASSERT_TRUE(queue);
-    device->io_hook = [](const Command&) { return FakeDevice::Reply{{}, 0, true}; };
-    auto answer = run(*controller, *queue, flush());
-    ASSERT_FALSE(answer);
-    EXPECT_TRUE(answer.error().is(ETIMEDOUT));
-    const Cid lost{device->io_commands.back().cid};
-    EXPECT_TRUE(queue->is_outstanding(lost));
-    EXPECT_EQ(queue->timed_out_outstanding(), 1U);
-    device->io_hook = [&](const Command&) { // the late answer comes first, and is a failure
-        device->release_held(Status{StatusCodeType::generic, 6});
-        return FakeDevice::Reply{{}, 77, false};
-    };
-    answer = run(*controller, *queue, flush());
-    ASSERT_TRUE(answer) << answer.error().message();
-    EXPECT_EQ(*answer, 77U);
-    EXPECT_FALSE(queue->is_outstanding(lost));
-    EXPECT_EQ(queue->counters().late, 1U);
-}
-
-TEST_F(QueueCreation, SynchronousCallsNoticeAFatalErrorAndARemoval) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    device->io_hook = [&](const Command&) {
-        device->fatal = true;
-        return FakeDevice::Reply{{}, 0, true};
-    };
-    EXPECT_TRUE(run(*controller, *queue, flush()).error().is(EIO));
-    device->fatal = false;
-    ASSERT_TRUE(controller->reset());
-    std::array<Completion, 4> ended;
-    ASSERT_EQ(queue->poll(ended), 1U);
-    ASSERT_TRUE(queue->restart());
-    device->io_hook = [&](const Command&) {
-        device->gone = true;
-        return FakeDevice::Reply{{}, 0, true};
-    };
-    EXPECT_TRUE(run(*controller, *queue, flush()).error().is(ENODEV));
-    device->gone = false;
-}
-
-TEST_F(QueueCreation, StatusOfAnIoCommandIsTypeAndCode) {
-    auto queue = controller->create_queue_pair();
-    ASSERT_TRUE(queue);
-    device->io_hook = [](const Command&) {
-        return FakeDevice::Reply{Status{StatusCodeType::command_specific, 0, true}, 0, false};
-    };
-    const auto answer = run(*controller, *queue, flush());
-    ASSERT_FALSE(answer); // type 1 with code 0 is an error
-    EXPECT_EQ(answer.error().code, 0x4100);
 }
 
 } // namespace

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Submission, completion and their identifiers, with the controller's end moved by hand.
+#include "nvme/queue_pair_fixture.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -6,108 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include <gtest/gtest.h>
 #include <sys/eventfd.h>
-
-#include <upcie/nvme/queue_pair.hpp>
-#include <upcie/os/system.hpp>
-
-#include "support/scattered_space.hpp"
 
 namespace upcie::nvme {
 namespace {
 
 using namespace std::chrono_literals;
 using namespace upcie::literals;
-
-/// What a queue asks of its controller, noted down.
-class Owner final : public QueueOwner {
-  public:
-    void release(Qid, std::uint32_t, std::unique_ptr<QueueResources> resources) noexcept override {
-        released = std::move(resources);
-    }
-    Result<std::uint32_t> recreate(Qid, const QueueResources&, std::uint32_t) override { return generation_.load(); }
-    void disable() { generation_.fetch_add(1); }
-    std::unique_ptr<QueueResources> released;
-};
-
-/// The controller's end of the rings, moved by hand.
-struct QueuePairTest : testing::Test {
-    static constexpr std::uint32_t entries = 8;
-    std::vector<Command> submission{entries};
-    std::vector<CompletionEntry> completion{entries};
-    std::vector<std::uint64_t> lists = std::vector<std::uint64_t>(entries * 512 * 2);
-    volatile std::uint32_t doorbells[2] = {99, 99};
-    std::shared_ptr<Owner> owner = std::make_shared<Owner>();
-    std::shared_ptr<test::ScatteredSpace> space = std::make_shared<test::ScatteredSpace>();
-    std::shared_ptr<memory::Registry> registry = memory::Registry::create(os::real_system(), space).value();
-    memory::Registration data = registry->register_memory(pointer(), 8_MiB).value();
-    std::uint32_t fetched = 0; ///< submission entries taken
-    std::uint32_t tail = 0;
-    std::uint32_t phase = 1U << 16;
-    BlockFormat format{Nsid{3}, 9};
-
-    static std::byte* pointer(std::uint64_t offset = 0) {
-        return reinterpret_cast<std::byte*>(0x7000'0000 + offset); // never touched
-    }
-
-    QueuePair make(std::chrono::nanoseconds timeout = 0ns, bool attached = true) {
-        QueueSetup setup;
-        setup.qid = Qid{5};
-        setup.layout.submission = submission.data();
-        setup.layout.completion = completion.data();
-        setup.layout.submission_doorbell = &doorbells[0];
-        setup.layout.completion_doorbell = &doorbells[1];
-        setup.layout.prp_lists = lists.data();
-        setup.layout.prp_list_stride = 8192;
-        setup.layout.entries = entries;
-        setup.list_pages = 2;
-        setup.max_transfer = 4_MiB;
-        setup.timeout = timeout;
-        setup.resources = std::make_unique<QueueResources>();
-        for (std::uint32_t i = 0; i < 2 * entries; ++i) {
-            setup.resources->list_addresses.push_back(0x9000'0000 + std::uint64_t{i} * 4096);
-        }
-        setup.owner = owner;
-        QueuePair queue{std::move(setup)};
-        if (attached) {
-            EXPECT_TRUE(queue.attach(*registry));
-        }
-        return queue;
-    }
-
-    /// Takes what the doorbell announced.
-    std::vector<Command> fetch() {
-        std::vector<Command> commands;
-        for (; fetched != doorbells[0]; fetched = (fetched + 1) % entries) {
-            commands.push_back(submission[fetched]);
-        }
-        return commands;
-    }
-
-    void complete(std::uint16_t cid, std::uint16_t status = 0, std::uint64_t result = 0) {
-        CompletionEntry& entry = completion[tail];
-        entry.result_low = static_cast<std::uint32_t>(result);
-        entry.result_high = static_cast<std::uint32_t>(result >> 32);
-        entry.cid_phase_status = cid | phase | (std::uint32_t{status} << 17);
-        if (++tail == entries) {
-            tail = 0;
-            phase ^= 1U << 16;
-        }
-    }
-
-    static std::vector<Completion> poll(QueuePair& queue, std::size_t limit = 16) {
-        std::vector<Completion> out(limit);
-        out.resize(queue.poll(out));
-        return out;
-    }
-
-    std::uint16_t submit_one(QueuePair& queue, std::uint64_t cookie) {
-        const Submitted submitted = queue.read(format, Lba{0}, 1, pointer(), cookie);
-        EXPECT_TRUE(submitted) << submitted.error("read", "queue").message();
-        return submitted.cid().value();
-    }
-};
 
 TEST_F(QueuePairTest, FillsTheEntryAndNothingBeside) {
     QueuePair queue = make();
@@ -408,83 +316,6 @@ TEST_F(QueuePairTest, RefusalsNameTheirReason) {
     EXPECT_EQ(bare.read(format, Lba{0}, 1, pointer(), 0).refusal(), Refusal::no_registry);
     EXPECT_TRUE(bare.read(format, Lba{0}, 1, extent, 0)) << "extents need none";
     EXPECT_EQ(bare.attach(*registry).error().code, EBUSY);
-}
-
-TEST_F(QueuePairTest, EveryCommandHasListPagesOfItsOwn) {
-    QueuePair queue = make();
-    for (std::uint64_t i = 0; i < entries - 1; ++i) {
-        ASSERT_TRUE(queue.read(format, Lba{0}, (4 << 11) - 8, pointer(i * 4096), i)) << "1023 pages: two list pages";
-    }
-    queue.ring();
-    std::vector<std::uint64_t> used;
-    for (const Command& command : fetch()) {
-        const auto index = (command.prp2 - 0x9000'0000) / 4096;
-        EXPECT_EQ(index % 2, 0U);
-        const std::uint64_t* const list = lists.data() + index * 512;
-        EXPECT_EQ(list[0], command.prp1 / 4096 * 4096 + 4096);
-        EXPECT_EQ(list[511], 0x9000'0000 + (index + 1) * 4096) << "the link to the second page";
-        EXPECT_EQ(list[512], command.prp1 + 512 * 4096);
-        used.push_back(index);
-    }
-    std::sort(used.begin(), used.end());
-    EXPECT_EQ(std::adjacent_find(used.begin(), used.end()), used.end());
-}
-
-TEST_F(QueuePairTest, ScatteredMemoryIsSplitWhereItParts) {
-    space = std::make_shared<test::ScatteredSpace>(2);
-    registry = memory::Registry::create(os::real_system(), space).value();
-    const memory::Registration scattered = registry->register_memory(pointer(), 64_KiB).value();
-    QueuePair queue = make();
-    ASSERT_TRUE(queue.read(format, Lba{0}, 40, pointer(0x800), 0)); // 20 KiB from inside a page
-    const Command& entry = submission[0];
-    EXPECT_EQ(entry.prp1, 0x800U);
-    const std::uint64_t* const list = lists.data() + (entry.prp2 - 0x9000'0000) / 4096 * 512;
-    EXPECT_EQ(list[0], 0x1000U);
-    EXPECT_EQ(list[1], 0x3000U);
-    EXPECT_EQ(list[2], 0x4000U);
-    EXPECT_EQ(list[3], 0x6000U);
-    EXPECT_EQ(list[4], 0x7000U);
-}
-
-TEST_F(QueuePairTest, MemoryGoesOnlyWhenWhatWasSubmittedBeforeHasEnded) {
-    QueuePair queue = make(20ms);
-    memory::Registration doomed = registry->register_memory(pointer(16 << 20), 1_MiB).value();
-    const Submitted submitted = queue.write(format, Lba{0}, 8, pointer(16 << 20), 1);
-    ASSERT_TRUE(submitted);
-    queue.ring();
-    fetch();
-    const std::size_t before = space->mapped();
-    doomed.unregister();
-    poll(queue);
-    registry->reclaim();
-    EXPECT_EQ(space->mapped(), before) << "in flight";
-    // Later commands do not hold it up, and a timed-out one does: the controller may still use it.
-    std::this_thread::sleep_for(50ms);
-    while (poll(queue).empty()) {
-    }
-    registry->reclaim();
-    EXPECT_EQ(space->mapped(), before) << "timed out is not done";
-    queue.set_timeout(0ns);
-    submit_one(queue, 2);
-    queue.ring();
-    complete(submitted.cid().value());
-    poll(queue);
-    registry->reclaim();
-    EXPECT_EQ(space->mapped(), before - 1) << "answered, with a younger command still in flight";
-}
-
-TEST_F(QueuePairTest, AResetLetsMemoryGo) {
-    QueuePair queue = make();
-    memory::Registration doomed = registry->register_memory(pointer(16 << 20), 1_MiB).value();
-    ASSERT_TRUE(queue.write(format, Lba{0}, 8, pointer(16 << 20), 1));
-    queue.ring();
-    doomed.unregister();
-    poll(queue);
-    const std::size_t before = space->mapped();
-    owner->disable();
-    poll(queue);
-    registry->reclaim();
-    EXPECT_EQ(space->mapped(), before - 1);
 }
 
 TEST_F(QueuePairTest, ItsResourcesGoToTheOwnerAtTheEnd) {
