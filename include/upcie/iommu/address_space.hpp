@@ -9,18 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include <upcie/extent.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
 
 namespace upcie::iommu {
 
-/// A piece of memory as a device sees it: `length` bytes contiguous from `address`. Standard-layout: the hot path
-/// passes it in registers.
-struct Extent {
-    DmaAddress address;
-    ByteCount length;
-    friend constexpr bool operator==(const Extent&, const Extent&) noexcept = default;
-};
+using upcie::Extent;
 
 /// Addresses that an address space may use: first to last, both included (a range may end at 2^64-1).
 struct IovaRange {
