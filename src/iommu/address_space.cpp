@@ -44,7 +44,7 @@ Result<void> DmaMapping::unmap() {
     const auto space = std::exchange(space_, nullptr);
     const ByteCount length = std::exchange(length_, ByteCount{});
     extents_.clear();
-    if (!space) {
+    if (!space || token_ == AddressSpace::nothing_to_unmap) {
         return {};
     }
     return space->do_unmap(token_, length);
@@ -105,7 +105,9 @@ Result<DmaMapping> AddressSpace::adopt(Result<Mapped> mapped, ByteCount length) 
         fault = "The runs do not add up to the length that was mapped";
     }
     if (fault != nullptr) {
-        static_cast<void>(do_unmap(mapped->token, length));
+        if (mapped->token != nothing_to_unmap) {
+            static_cast<void>(do_unmap(mapped->token, length));
+        }
         return fail(
             EPROTO, "map", describe(),
             fmt::format("{} ({} of {} bytes): a wrong address would be a wrong transfer, so that the mapping was "
@@ -134,6 +136,27 @@ Result<DmaMapping> AddressSpace::map_file(int fd, ByteCount offset, ByteCount le
         return tl::unexpected{checked.error()};
     }
     return adopt(do_map_file(fd, offset, length, access), length);
+}
+
+Result<DmaMapping> AddressSpace::map_dmabuf(int fd, ByteCount offset, ByteCount length, const dmabuf::ScatterList& bus,
+                                            Access access) {
+    if (translating() || bus.empty()) {
+        return map_file(fd, offset, length, access);
+    }
+    const auto checked = check_range("map dma-buf", offset.value(), length);
+    if (!checked) {
+        return tl::unexpected{checked.error()};
+    }
+    auto extents = bus.extents(ByteCount{}, length);
+    if (!extents) {
+        return tl::unexpected{std::move(extents.error())};
+    }
+    return adopt(do_map_bus(fd, offset, std::move(*extents), access), length);
+}
+
+Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int, ByteCount, std::vector<Extent> extents, Access) {
+    // The bus takes them as they are.
+    return Mapped{nothing_to_unmap, std::move(extents)};
 }
 
 } // namespace upcie::iommu

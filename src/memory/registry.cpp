@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <deque>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -23,11 +24,37 @@ struct alignas(64) Reader::Seat {
     std::atomic<std::uint64_t> announced{0};
 };
 
+/// A piece of memory that is mapped and what it takes to stay so. Shared by the registrations of one device allocation.
+struct Registry::Mapped {
+    std::shared_ptr<const void> keep;
+    iommu::DmaMapping mapping; ///< goes before what it maps
+};
+
 struct Registry::Entry {
     TranslationRecord record;
     std::vector<Run> runs;
-    std::shared_ptr<void> keep;
-    iommu::DmaMapping mapping; ///< goes before what it maps
+    std::vector<std::shared_ptr<const Mapped>> mappings;
+
+    /// The runs of `length` bytes that begin `delta` bytes into a mapping; they follow what is in the entry.
+    void add(std::shared_ptr<const Mapped> mapped, std::uint64_t delta, std::uint64_t length) {
+        std::uint64_t position = 0; // of the extent in the mapping
+        for (const iommu::Extent& extent : mapped->mapping.extents()) {
+            const std::uint64_t end = position + extent.length.value();
+            if (end > delta && position < delta + length) {
+                const std::uint64_t skipped = position < delta ? delta - position : 0;
+                const std::uint64_t address = extent.address.value() + skipped;
+                const std::uint64_t bytes = std::min(end, delta + length) - (position + skipped);
+                // Two allocations may happen to be neighbours: runs are maximal.
+                if (runs.empty() || runs.back().address + (covered - runs.back().offset) != address) {
+                    runs.push_back({covered, address});
+                }
+                covered += bytes;
+            }
+            position = end;
+        }
+        mappings.push_back(std::move(mapped));
+    }
+    std::uint64_t covered = 0; ///< bytes that the runs describe
 };
 
 struct Registry::State {
@@ -41,6 +68,9 @@ struct Registry::State {
     std::deque<Retired> retired; ///< by epoch, ascending
     std::vector<std::unique_ptr<Reader::Seat>> seats;
     TranslationIndex index;
+
+    std::mutex device_mutex; // guards what follows; taken before `mutex`
+    std::map<const DeviceExport*, std::weak_ptr<const Mapped>> device_mappings;
 
     explicit State(TranslationIndex made) : index{std::move(made)} {}
 
@@ -204,23 +234,76 @@ Result<Registration> Registry::register_mapping(void* start, ByteCount length, i
                                 mapping.length().value(), delta.value()));
     }
     auto entry = std::make_unique<Entry>();
-    std::uint64_t position = 0; // of the extent in the mapping
-    for (const iommu::Extent& extent : mapping.extents()) {
-        const std::uint64_t end = position + extent.length.value();
-        if (end > delta.value() && position < delta.value() + length.value()) {
-            const std::uint64_t skipped = position < delta.value() ? delta.value() - position : 0;
-            entry->runs.push_back({position + skipped - delta.value(), extent.address.value() + skipped});
-        }
-        position = end;
-    }
-    if (entry->runs.empty()) {
+    entry->add(std::make_shared<Mapped>(Mapped{std::move(keep), std::move(mapping)}), delta.value(), length.value());
+    if (entry->covered != length.value()) {
         return fail(EINVAL, "register memory", fmt::format("{} bytes at {:#x}", length.value(), base),
                     "The mapping has no extents there: it was unmapped already");
     }
-    entry->mapping = std::move(mapping);
-    entry->keep = std::move(keep);
-    entry->record = {base, length.value(), entry->runs.front().address,
-                     entry->runs.size() > 1 ? entry->runs.data() : nullptr, entry->runs.size()};
+    return insert(std::move(entry), base, length.value());
+}
+
+Result<std::shared_ptr<const Registry::Mapped>> Registry::map_export(std::shared_ptr<const DeviceExport> exported) {
+    // Held through the mapping: two threads that register the same allocation are to have the same one.
+    const std::lock_guard lock{state_->device_mutex};
+    std::erase_if(state_->device_mappings, [](const auto& one) { return one.second.expired(); });
+    auto& slot = state_->device_mappings[exported.get()];
+    if (auto known = slot.lock()) {
+        return known;
+    }
+    if (!space_->translating() && exported->bus.empty()) {
+        return fail(EOPNOTSUPP, "map device memory", space_->describe(),
+                    "Nothing translates here, so the device needs bus addresses, and without an importer nobody knows "
+                    "them (DeviceExports::Options::importer).");
+    }
+    auto mapping = space_->map_dmabuf(exported->exported.fd.get(), exported->exported.file_offset, exported->length,
+                                      exported->bus);
+    if (!mapping) {
+        return tl::unexpected{std::move(mapping).error()};
+    }
+    auto mapped = std::make_shared<const Mapped>(Mapped{std::move(exported), std::move(*mapping)});
+    slot = mapped;
+    return mapped;
+}
+
+Result<Registration> Registry::register_device_memory(DeviceExports& exports, DevicePointer start, ByteCount length) {
+    const std::uint64_t base = start.value();
+    const auto subject = [&] { return fmt::format("{} bytes at device address {:#x}", length.value(), base); };
+    constexpr std::uint64_t limit = TranslationIndex::address_limit;
+    if (length == ByteCount{} || base >= limit || length.value() > limit - base) {
+        return fail(EINVAL, "register device memory", subject(),
+                    "Pass a range that is not empty and lies below 2^48 less 4 GiB");
+    }
+    auto entry = std::make_unique<Entry>();
+    while (entry->covered < length.value()) {
+        const std::uint64_t at = base + entry->covered;
+        const auto exported = exports.export_at(DevicePointer{at});
+        if (!exported) {
+            Error error = exported.error();
+            if (entry->covered != 0) {
+                error.hint = fmt::format("The range of {} leaves its allocations after {} bytes. {}", subject(),
+                                         entry->covered, error.hint);
+            }
+            return tl::unexpected{std::move(error)};
+        }
+        const gpu::Allocation& allocation = (*exported)->allocation;
+        const std::uint64_t inside = at - allocation.base.value();
+        const std::uint64_t bytes = std::min(length.value() - entry->covered, allocation.size.value() - inside);
+        auto mapped = map_export(*exported);
+        if (!mapped) {
+            return tl::unexpected{std::move(mapped).error()};
+        }
+        const std::uint64_t before = entry->covered;
+        entry->add(std::move(*mapped), at - (*exported)->start.value(), bytes);
+        if (entry->covered - before != bytes) {
+            return fail(EPROTO, "register device memory", subject(), "The mapping does not describe what was mapped.");
+        }
+    }
+    return insert(std::move(entry), base, length.value());
+}
+
+Result<Registration> Registry::insert(std::unique_ptr<Entry> entry, std::uint64_t base, std::uint64_t length) {
+    entry->record = {base, length, entry->runs.front().address, entry->runs.size() > 1 ? entry->runs.data() : nullptr,
+                     entry->runs.size()};
 
     std::vector<State::Retired> reclaimed;
     const std::lock_guard lock{state_->mutex};

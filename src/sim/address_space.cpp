@@ -140,8 +140,7 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_memory(void* start, ByteCount 
     return place(static_cast<std::byte*>(start), {}, length, access);
 }
 
-Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset, ByteCount length,
-                                                       iommu::Access access) {
+Result<os::Mapping> AddressSpace::map_own(int fd, ByteCount offset, ByteCount length, iommu::Access access) {
     struct stat status {};
     if (system_.fstat(fd, &status) != 0) {
         return fail(errno, "map file", fmt::format("descriptor {}", fd), "Give an open descriptor of a memfd.");
@@ -154,13 +153,56 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset,
                                 offset.value(), size),
                     "The range must lie inside the file.");
     }
-    auto own =
-        os::Mapping::map(system_, fd, static_cast<off_t>(offset.value()), length, allows(access, iommu::Access::write));
+    return os::Mapping::map(system_, fd, static_cast<off_t>(offset.value()), length,
+                            allows(access, iommu::Access::write));
+}
+
+Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset, ByteCount length,
+                                                       iommu::Access access) {
+    auto own = map_own(fd, offset, length, access);
     if (!own) {
         return tl::unexpected{std::move(own.error())};
     }
     std::byte* const host = own->data();
     return place(host, std::move(*own), length, access);
+}
+
+// A peer's memory has its place on the bus: it answers there, or nothing may be there yet.
+Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int fd, ByteCount offset, std::vector<Extent> extents,
+                                                      iommu::Access access) {
+    ByteCount length;
+    for (const Extent& extent : extents) {
+        length += extent.length;
+    }
+    auto own = map_own(fd, offset, length, access);
+    if (!own) {
+        return tl::unexpected{std::move(own.error())};
+    }
+    const std::unique_lock lock{mutex_};
+    Mapped mapped{next_token_++, std::move(extents)};
+    Record record{length.value(), {}, std::move(*own)};
+    ByteCount done;
+    for (const Extent& extent : mapped.extents) {
+        const std::uint64_t first = extent.address.value();
+        const Window window{extent.length.value(), record.own.data() + done.value(), access, mapped.token};
+        const auto after = windows_.upper_bound(first + (extent.length.value() - 1));
+        const auto there = after == windows_.begin() ? windows_.end() : std::prev(after);
+        if (there == windows_.end() || there->first + (there->second.length - 1) < first) {
+            windows_.emplace(first, window);
+        } else if (there->first == first && there->second.length == window.length) {
+            there->second.others.push_back(window);
+        } else {
+            for (const std::uint64_t made : record.windows) {
+                drop(made, mapped.token);
+            }
+            return fail(EEXIST, "map dma-buf", fmt::format("{} bytes at bus address 0x{:x}", window.length, first),
+                        "Something else answers at a part of these addresses: two importers disagree.");
+        }
+        record.windows.push_back(first);
+        done += extent.length;
+    }
+    records_.emplace(mapped.token, std::move(record));
+    return mapped;
 }
 
 Result<void> AddressSpace::do_unmap(std::uint64_t token, ByteCount length) {
@@ -171,10 +213,25 @@ Result<void> AddressSpace::do_unmap(std::uint64_t token, ByteCount length) {
                     "Nothing of that name and length is mapped: it was unmapped before.");
     }
     for (const std::uint64_t window : found->second.windows) {
-        windows_.erase(window);
+        drop(window, token);
     }
     records_.erase(found);
     return {};
+}
+
+void AddressSpace::drop(std::uint64_t address, std::uint64_t token) {
+    const auto found = windows_.find(address);
+    Window& window = found->second;
+    if (window.token != token) {
+        std::erase_if(window.others, [&](const Window& other) { return other.token == token; });
+    } else if (window.others.empty()) {
+        windows_.erase(found);
+    } else {
+        Window next = std::move(window.others.back());
+        window.others.pop_back();
+        next.others = std::move(window.others);
+        window = std::move(next);
+    }
 }
 
 // Looks at the whole range before the first byte is touched.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <upcie/os/fd.hpp>
 #include <upcie/os/system.hpp>
@@ -34,6 +35,8 @@ class DmaBuf {
     [[nodiscard]] ByteCount size() const noexcept { return facts_.size; }
     [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
     [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+    /// Gives the descriptor away.
+    [[nodiscard]] os::Fd release() noexcept { return std::move(fd_); }
 
     /// What the CPU does with the memory between begin and end.
     enum class CpuAccess : std::uint8_t { read = 1, write = 2, read_write = 3 };

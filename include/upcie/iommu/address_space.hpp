@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <upcie/dmabuf/scatter_list.hpp>
 #include <upcie/extent.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
@@ -99,6 +100,14 @@ class AddressSpace : public std::enable_shared_from_this<AddressSpace> {
     [[nodiscard]] Result<DmaMapping> map_file(int fd, ByteCount offset, ByteCount length,
                                               Access access = Access::read_write);
 
+    /// Maps `length` bytes of a dma-buf of device memory from `offset`. Where an IOMMU translates, as map_file: the
+    /// kernel finds the memory, and refuses most exporters' (EOPNOTSUPP: Linux takes vfio's alone). Where nothing
+    /// translates, the addresses are those of `bus`, which says where an importer that holds the memory in its place
+    /// found the bytes from `offset` on; whoever maps keeps that import for as long as the mapping lives. An empty
+    /// `bus`: as map_file. Errors: as map_file, and ERANGE (`bus` describes fewer bytes).
+    [[nodiscard]] Result<DmaMapping> map_dmabuf(int fd, ByteCount offset, ByteCount length,
+                                                const dmabuf::ScatterList& bus, Access access = Access::read_write);
+
   protected:
     AddressSpace() = default;
 
@@ -109,7 +118,12 @@ class AddressSpace : public std::enable_shared_from_this<AddressSpace> {
     };
     virtual Result<Mapped> do_map_memory(void* start, ByteCount length, Access access) = 0;
     virtual Result<Mapped> do_map_file(int fd, ByteCount offset, ByteCount length, Access access) = 0;
+    /// For map_dmabuf where nothing translates: makes `extents` reach the memory, if anything has to be done for that.
+    virtual Result<Mapped> do_map_bus(int fd, ByteCount offset, std::vector<Extent> extents, Access access);
     virtual Result<void> do_unmap(std::uint64_t token, ByteCount length) = 0;
+
+    /// The token of a mapping for which there is nothing to undo.
+    static constexpr std::uint64_t nothing_to_unmap = ~std::uint64_t{0};
 
   private:
     friend class DmaMapping;

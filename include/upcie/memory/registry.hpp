@@ -9,6 +9,7 @@
 
 #include <upcie/iommu/address_space.hpp>
 #include <upcie/memory/buffer.hpp>
+#include <upcie/memory/device_exports.hpp>
 #include <upcie/memory/translation_index.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
@@ -127,6 +128,14 @@ class Registry : public std::enable_shared_from_this<Registry> {
     [[nodiscard]] Result<Registration> register_mapping(void* start, ByteCount length, iommu::DmaMapping mapping,
                                                         ByteCount delta = ByteCount{}, std::shared_ptr<void> keep = {});
 
+    /// Registers device memory: any pointer that its runtime recognises, whatever its alignment or length, and also
+    /// over several allocations that follow each other. Each allocation is exported once (DeviceExports) and mapped
+    /// once here. Keeps exports and mappings; the memory itself is the caller's, who frees it after the last
+    /// registration of it. Errors: EINVAL (no bytes, or it wraps), EFAULT (the range leaves the allocations), those of
+    /// DeviceExports::export_at and AddressSpace::map_dmabuf; EOPNOTSUPP says what the kernel refused.
+    [[nodiscard]] Result<Registration> register_device_memory(DeviceExports& exports, DevicePointer start,
+                                                              ByteCount length);
+
     /// All extents of a range, for any thread: takes the lock. Errors: EFAULT (not registered, out of bounds), EINVAL.
     [[nodiscard]] Result<std::vector<iommu::Extent>> resolve(const void* pointer, ByteCount bytes);
 
@@ -144,10 +153,13 @@ class Registry : public std::enable_shared_from_this<Registry> {
   private:
     friend class Registration;
     friend class Reader;
+    struct Mapped;
     struct Entry;
     struct State;
 
     Registry(std::shared_ptr<iommu::AddressSpace> space, TranslationIndex index);
+    Result<std::shared_ptr<const Mapped>> map_export(std::shared_ptr<const DeviceExport> exported);
+    Result<Registration> insert(std::unique_ptr<Entry> entry, std::uint64_t base, std::uint64_t length);
     void remove(const TranslationRecord* record) noexcept;
     void leave(Reader::Seat* seat) noexcept;
 

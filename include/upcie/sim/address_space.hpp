@@ -44,6 +44,7 @@ struct AccessFault {
 
 /// An IOMMU without hardware: made-up addresses, a table, and access to host memory through that table only.
 ///
+/// Device memory (map_dmabuf) answers at the bus addresses that its importer names, wherever they are.
 /// Addresses are never reused while the aperture has fresh ones, and mappings never abut, so that stale and overlong
 /// transfers fault instead of hitting a neighbour. Threads: any; an unmap waits for accesses in progress, so after it
 /// returned the device touches the memory no more.
@@ -80,6 +81,7 @@ class AddressSpace final : public iommu::AddressSpace {
   protected:
     Result<Mapped> do_map_memory(void* start, ByteCount length, iommu::Access access) override;
     Result<Mapped> do_map_file(int fd, ByteCount offset, ByteCount length, iommu::Access access) override;
+    Result<Mapped> do_map_bus(int fd, ByteCount offset, std::vector<Extent> extents, iommu::Access access) override;
     Result<void> do_unmap(std::uint64_t token, ByteCount length) override;
 
   private:
@@ -88,6 +90,7 @@ class AddressSpace final : public iommu::AddressSpace {
         std::byte* host;
         iommu::Access access;
         std::uint64_t token;
+        std::vector<Window> others{}; ///< of further mappings of the same device memory: the bus has one place for it
     };
     struct Record {
         std::uint64_t length;
@@ -96,7 +99,9 @@ class AddressSpace final : public iommu::AddressSpace {
     };
 
     AddressSpace(AddressSpaceOptions options, os::System& system);
+    [[nodiscard]] Result<os::Mapping> map_own(int fd, ByteCount offset, ByteCount length, iommu::Access access);
     Result<Mapped> place(std::byte* host, os::Mapping own, ByteCount length, iommu::Access access);
+    void drop(std::uint64_t address, std::uint64_t token);
     std::optional<std::uint64_t> find_room(std::uint64_t length);
     [[nodiscard]] bool is_free(std::uint64_t first, std::uint64_t length) const;
     template <class Visit>

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <upcie/dmabuf/scatter_list.hpp>
+#include <upcie/gpu/runtime.hpp>
+#include <upcie/result.hpp>
+#include <upcie/units.hpp>
+
+namespace upcie::memory {
+
+/// One allocation of device memory, exported: whole host pages around it, so that its neighbours' bytes may be in it,
+/// which never resolve.
+struct DeviceExport {
+    gpu::Allocation allocation;
+    DevicePointer start;     ///< of what was asked to be exported: the allocation's base, rounded down to a host page
+    ByteCount length;        ///< to its end, rounded up
+    gpu::Export exported;    ///< may describe more, never less
+    dmabuf::ScatterList bus; ///< where an importer found it on the bus; empty without an importer
+    std::shared_ptr<void> keep; ///< the import
+};
+
+/// The exports of a GPU runtime, one an allocation, however many registrations and registries use it: an export takes
+/// BAR space on the device. Device addresses are not shared: each registry has those of its own AddressSpace.
+///
+/// Held by shared_ptr. Threads: any; locks, for cold paths.
+class DeviceExports {
+  public:
+    /// What an importer answers: where the bytes are, and what keeps them there.
+    struct Import {
+        dmabuf::ScatterList bus;
+        std::shared_ptr<void> keep;
+    };
+    using Importer = std::function<Result<Import>(const gpu::Export&)>;
+
+    struct Options {
+        /// Needed for address spaces that do not translate; without it they refuse device memory.
+        Importer importer;
+        /// An import that describes system memory is refused: the exporter moved the buffer away from the device, and
+        /// what is written there the device never sees. Off where device memory is system memory (integrated GPUs, the
+        /// stub over real udmabufs).
+        bool refuse_system_memory = true;
+    };
+
+    DeviceExports(std::shared_ptr<gpu::Runtime> runtime, Options options);
+
+    /// The export that holds `pointer`, made now unless somebody has it. Errors: the runtime's, the importer's, ERANGE
+    /// (exported or imported less than was asked), EREMOTE (it moved to system memory).
+    [[nodiscard]] Result<std::shared_ptr<const DeviceExport>> export_at(DevicePointer pointer);
+    /// Exports that are in use.
+    [[nodiscard]] std::size_t live_count() const;
+    [[nodiscard]] gpu::Runtime& runtime() const noexcept { return *runtime_; }
+
+  private:
+    Result<DeviceExport> make(const gpu::Allocation& allocation);
+
+    std::shared_ptr<gpu::Runtime> runtime_;
+    Options options_;
+    mutable std::mutex mutex_;
+    /// By base and size: memory that was freed and allocated anew has another export.
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<const DeviceExport>> exports_;
+};
+
+} // namespace upcie::memory

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <upcie/gpu/stub.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <upcie/dmabuf/udmabuf.hpp>
+#include <upcie/os/fd.hpp>
+#include <upcie/os/mapping.hpp>
+
+namespace upcie::gpu::stub {
+
+namespace {
+
+constexpr std::uint64_t page_bytes = Stub::page.value();
+constexpr std::uint64_t unit = Stub::backing_unit.value();
+constexpr std::uint64_t small_limit = 1 << 20; // below it, allocations share a backing (suballocated)
+constexpr std::uint64_t small_step = 0x200;    // cuMemAlloc's small buffers start at multiples of it
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) noexcept {
+    return (value + to - 1) / to * to;
+}
+
+std::string range_text(DevicePointer start, ByteCount length) {
+    return fmt::format("{} bytes at device address {:#x}", length.value(), start.value());
+}
+
+/// What physical memory is made of: pieces of it are handed out once, and never next to each other.
+struct Run {
+    std::uint64_t offset; ///< in the backing
+    std::uint64_t length;
+    std::uint64_t address; ///< on the bus
+};
+
+struct Backing {
+    std::uint64_t start = 0; ///< device address
+    std::uint64_t length = 0;
+    os::Fd memfd;
+    os::Mapping memory; ///< the device's own view of it
+    std::vector<Run> runs;
+    bool revoked = false;
+    std::uint64_t used = 0;      ///< bytes handed out of a shared one
+    std::size_t allocations = 0; ///< that live in it
+
+    [[nodiscard]] bool holds(std::uint64_t at, std::uint64_t bytes) const noexcept {
+        return at >= start && at - start <= length && bytes <= length - (at - start);
+    }
+};
+
+struct Exported {
+    std::uint64_t backing = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+};
+
+} // namespace
+
+std::string_view to_string(Manner manner) noexcept {
+    switch (manner) {
+    case Manner::exact:
+        return "exact";
+    case Manner::whole_object:
+        return "whole-object";
+    case Manner::suballocated:
+        return "suballocated";
+    }
+    return "unknown";
+}
+
+Result<Manner> parse_manner(std::string_view text) {
+    for (const Manner manner : {Manner::exact, Manner::whole_object, Manner::suballocated}) {
+        if (text == to_string(manner)) {
+            return manner;
+        }
+    }
+    return fail(EINVAL, "read a manner", std::string{text}, "It is exact, whole-object or suballocated.");
+}
+
+struct Stub::Device {
+    os::System& system;
+    Options options;
+    os::Mapping reservation; ///< device pointers: nothing is there for the CPU
+    std::uint64_t base = 0;  ///< the first device pointer
+    bool udmabuf = false;
+
+    std::mutex mutex;       // guards what follows
+    std::uint64_t next = 0; ///< of the device's address space
+    std::uint64_t next_bus = bar_base.value();
+    std::uint64_t next_ram = ram_base.value();
+    std::map<std::uint64_t, Backing> backings;          ///< by device address
+    std::map<std::uint64_t, std::uint64_t> allocations; ///< base to size, as allocation_of() reports
+    std::map<std::uint64_t, std::vector<std::uint64_t>>
+        owned;                             ///< what allocate() answered: the allocations it is made of
+    std::map<ino_t, Exported> exports;     ///< real dma-bufs
+    std::map<ino_t, std::uint64_t> memfds; ///< to their backing
+    std::map<std::uintptr_t, std::uint64_t> mmio;
+
+    Device(os::System& host, Options wanted) : system{host}, options{std::move(wanted)} {}
+
+    Result<std::uint64_t> make_backing(std::uint64_t bytes);
+    void lay_out(Backing& backing);
+    Result<DevicePointer> allocate_small(std::uint64_t bytes);
+    Result<DevicePointer> allocate_large(std::uint64_t bytes);
+    void drop(std::uint64_t allocation);
+    [[nodiscard]] const std::pair<const std::uint64_t, std::uint64_t>* allocation_at(std::uint64_t pointer) const;
+    [[nodiscard]] Backing* backing_at(std::uint64_t pointer);
+    Result<std::byte*> reach(DevicePointer pointer, ByteCount length);
+    Result<Export> make_export(Backing& backing, std::uint64_t offset, std::uint64_t length);
+};
+
+// ---- memory
+
+void Stub::Device::lay_out(Backing& backing) {
+    std::uint64_t& place = options.migrates ? next_ram : next_bus;
+    std::size_t index = 0;
+    for (std::uint64_t done = 0; done < backing.length; ++index) {
+        std::uint64_t length = backing.length - done;
+        if (!options.runs.empty()) {
+            length = std::min(length, options.runs[std::min(index, options.runs.size() - 1)].value());
+        }
+        backing.runs.push_back({done, length, place});
+        done += length;
+        place += round_up(length, unit) + unit; // a gap: no run goes on in the next
+    }
+}
+
+Result<std::uint64_t> Stub::Device::make_backing(std::uint64_t bytes) {
+    Backing backing;
+    backing.length = round_up(bytes, unit);
+    if (backing.length > options.memory.value() - next) {
+        return fail(
+            ENOMEM, "allocate device memory", fmt::format("{} bytes", bytes),
+            fmt::format("The stub has {} bytes, and {} of its addresses are used up.", options.memory.value(), next));
+    }
+    const int memfd = system.memfd_create("upcie stub device memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (memfd < 0) {
+        return fail(errno, "memfd_create", "stub device memory", "The stub keeps device memory in memfds.");
+    }
+    backing.memfd = os::Fd{system, memfd};
+    // udmabuf takes only files that cannot shrink under it.
+    if (system.ftruncate(memfd, static_cast<off_t>(backing.length)) != 0 ||
+        system.fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        return fail(errno, "size a memfd", fmt::format("{} bytes", backing.length),
+                    "Is there room in /dev/shm's limit?");
+    }
+    auto mapped = os::Mapping::map(system, memfd, 0, ByteCount{backing.length});
+    if (!mapped) {
+        return tl::unexpected{std::move(mapped.error())};
+    }
+    backing.memory = std::move(*mapped);
+    struct stat status {};
+    if (system.fstat(memfd, &status) != 0) {
+        return fail(errno, "fstat", "stub device memory", "");
+    }
+    backing.start = base + next;
+    lay_out(backing);
+    next += backing.length;
+    memfds[status.st_ino] = backing.start;
+    const std::uint64_t start = backing.start;
+    backings.emplace(start, std::move(backing));
+    return start;
+}
+
+Result<DevicePointer> Stub::Device::allocate_small(std::uint64_t bytes) {
+    auto shared = std::find_if(backings.begin(), backings.end(), [&](const auto& one) {
+        return one.second.used != 0 && one.second.used + small_step + bytes <= one.second.length;
+    });
+    if (shared == backings.end()) {
+        const auto made = make_backing(unit);
+        if (!made) {
+            return tl::unexpected{made.error()};
+        }
+        shared = backings.find(*made);
+    }
+    Backing& backing = shared->second;
+    // Never at a page's start, as small buffers of a real GPU mostly are not.
+    std::uint64_t offset = round_up(backing.used, small_step);
+    if (offset % page_bytes == 0) {
+        offset += small_step;
+    }
+    if (offset + bytes > backing.length) {
+        const auto made = make_backing(unit);
+        if (!made) {
+            return tl::unexpected{made.error()};
+        }
+        Backing& fresh = backings.find(*made)->second;
+        fresh.used = small_step + bytes;
+        ++fresh.allocations;
+        allocations[*made + small_step] = bytes;
+        owned[*made + small_step] = {*made + small_step};
+        return DevicePointer{*made + small_step};
+    }
+    backing.used = offset + bytes;
+    ++backing.allocations;
+    const std::uint64_t pointer = backing.start + offset;
+    allocations[pointer] = bytes;
+    owned[pointer] = {pointer};
+    return DevicePointer{pointer};
+}
+
+Result<DevicePointer> Stub::Device::allocate_large(std::uint64_t bytes) {
+    const std::uint64_t piece = options.piece.value() == 0 ? bytes : options.piece.value();
+    std::vector<std::uint64_t> made;
+    for (std::uint64_t done = 0; done < bytes; done += piece) {
+        const std::uint64_t here = std::min(piece, bytes - done);
+        const auto start = make_backing(here);
+        if (!start) {
+            for (const std::uint64_t one : made) {
+                drop(one);
+            }
+            return tl::unexpected{start.error()};
+        }
+        backings.find(*start)->second.allocations = 1;
+        allocations[*start] = here;
+        made.push_back(*start);
+    }
+    const std::uint64_t first = made.front();
+    owned[first] = std::move(made);
+    return DevicePointer{first};
+}
+
+/// Its addresses are not used again: what still knows them finds nothing.
+void Stub::Device::drop(std::uint64_t allocation) {
+    Backing* const backing = backing_at(allocation);
+    allocations.erase(allocation);
+    if (--backing->allocations == 0) {
+        const std::uint64_t start = backing->start;
+        std::erase_if(memfds, [&](const auto& one) { return one.second == start; });
+        std::erase_if(exports, [&](const auto& one) { return one.second.backing == start; });
+        backings.erase(start);
+    }
+}
+
+const std::pair<const std::uint64_t, std::uint64_t>* Stub::Device::allocation_at(std::uint64_t pointer) const {
+    const auto after = allocations.upper_bound(pointer);
+    if (after == allocations.begin()) {
+        return nullptr;
+    }
+    const auto& found = *std::prev(after);
+    return pointer - found.first < found.second ? &found : nullptr;
+}
+
+Backing* Stub::Device::backing_at(std::uint64_t pointer) {
+    const auto after = backings.upper_bound(pointer);
+    if (after == backings.begin()) {
+        return nullptr;
+    }
+    Backing& found = std::prev(after)->second;
+    return found.holds(pointer, 1) ? &found : nullptr;
+}
+
+/// Where the device keeps a range; all of it must be in one allocation.
+Result<std::byte*> Stub::Device::reach(DevicePointer pointer, ByteCount length) {
+    const auto* const allocation = allocation_at(pointer.value());
+    if (allocation == nullptr || length.value() > allocation->second - (pointer.value() - allocation->first)) {
+        return fail(EFAULT, "access device memory", range_text(pointer, length), "It is not all in one allocation.");
+    }
+    Backing* const backing = backing_at(pointer.value());
+    return backing->memory.data() + (pointer.value() - backing->start);
+}
+
+// ---- exports
+
+Result<Export> Stub::Device::make_export(Backing& backing, std::uint64_t offset, std::uint64_t length) {
+    if (!udmabuf) {
+        const int copy = system.fcntl(backing.memfd.get(), F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) {
+            return fail(errno, "duplicate a descriptor", "stub device memory", "");
+        }
+        return Export{os::Fd{system, copy}, ByteCount{offset}, ByteCount{length}};
+    }
+    const dmabuf::MemfdRange all{backing.memfd.get(), ByteCount{offset}, ByteCount{length}};
+    auto made = dmabuf::create_udmabuf(system, {&all, 1}, options.udmabuf_node.c_str());
+    if (!made) {
+        return tl::unexpected{std::move(made.error())};
+    }
+    struct stat status {};
+    if (system.fstat(made->fd(), &status) != 0) {
+        return fail(errno, "fstat", "a udmabuf", "");
+    }
+    exports[status.st_ino] = {backing.start, offset, length};
+    return Export{made->release(), ByteCount{}, ByteCount{length}};
+}
+
+Result<Export> Stub::export_range(DevicePointer start, ByteCount length) {
+    const auto refuse = [&](int code, std::string hint) {
+        return fail(code, "export a range", range_text(start, length), std::move(hint));
+    };
+    const std::lock_guard lock{device_->mutex};
+    if (device_->options.exports_refused) {
+        return refuse(ENOTSUP, "The device exports no memory.");
+    }
+    Backing* const backing = device_->backing_at(start.value());
+    if (backing == nullptr || length.value() == 0) {
+        return refuse(EINVAL, "It is no memory of the device, or no bytes.");
+    }
+    if (backing->revoked) {
+        return refuse(ENODEV, "The memory was revoked: the device was reset.");
+    }
+    if (!backing->holds(start.value(), length.value())) {
+        return refuse(EINVAL, fmt::format("It leaves its backing of {} bytes at {:#x}; each backing is exported apart.",
+                                          backing->length, backing->start));
+    }
+    if (device_->options.manner == Manner::whole_object) {
+        return device_->make_export(*backing, 0, backing->length);
+    }
+    if (start.value() % page_bytes != 0 || length.value() % page_bytes != 0) {
+        return refuse(EINVAL, "Only whole pages are exported: round the start down and the end up.");
+    }
+    return device_->make_export(*backing, start.value() - backing->start, length.value());
+}
+
+Result<dmabuf::ScatterList> Stub::scatter_list(const Export& exported) {
+    const std::string subject = fmt::format("export of {} bytes", exported.size.value());
+    struct stat status {};
+    if (device_->system.fstat(exported.fd.get(), &status) != 0) {
+        return fail(errno, "fstat", subject, "The export holds no descriptor.");
+    }
+    const std::lock_guard lock{device_->mutex};
+    Exported range{0, exported.file_offset.value(), exported.size.value()};
+    if (const auto real = device_->exports.find(status.st_ino); real != device_->exports.end()) {
+        range = real->second;
+    } else if (const auto file = device_->memfds.find(status.st_ino); file != device_->memfds.end()) {
+        range.backing = file->second;
+    } else {
+        return fail(EINVAL, "read the scatter list", subject, "It is no export of this device's live memory.");
+    }
+    const Backing& backing = device_->backings.at(range.backing);
+    if (backing.revoked) {
+        return fail(ESTALE, "read the scatter list", subject, "The memory was revoked: export it again.");
+    }
+    std::vector<dmabuf::Segment> segments;
+    const std::uint64_t longest = device_->options.segment.value();
+    for (const Run& run : backing.runs) {
+        const std::uint64_t first = std::max(run.offset, range.offset);
+        const std::uint64_t end = std::min(run.offset + run.length, range.offset + range.length);
+        for (std::uint64_t at = first; at < end;) {
+            const std::uint64_t here = longest == 0 ? end - at : std::min(end - at, longest);
+            segments.push_back({DmaAddress{run.address + (at - run.offset)}, ByteCount{here},
+                                device_->options.migrates ? dmabuf::SegmentKind::ram : dmabuf::SegmentKind::bar});
+            at += here;
+        }
+    }
+    return dmabuf::ScatterList::from_segments(segments, subject);
+}
+
+Result<void> Stub::revoke(DevicePointer pointer) {
+    const std::lock_guard lock{device_->mutex};
+    Backing* const backing = device_->backing_at(pointer.value());
+    if (backing == nullptr) {
+        return fail(EFAULT, "revoke", fmt::format("device address {:#x}", pointer.value()), "It is in no allocation.");
+    }
+    backing->revoked = true;
+    return {};
+}
+
+bool Stub::real_dma_bufs() const {
+    return device_->udmabuf;
+}
+
+// ---- the rest of the flavour
+
+Result<Stub> Stub::create(os::System& system, Options options) {
+    const auto refuse = [](std::string hint) { return fail(EINVAL, "create stub device", "options", std::move(hint)); };
+    for (const ByteCount run : options.runs) {
+        if (run.value() == 0 || run.value() % page_bytes != 0) {
+            return refuse(fmt::format("A run of {} bytes is not whole pages.", run.value()));
+        }
+    }
+    if (options.segment.value() % page_bytes != 0) {
+        return refuse("Segments are whole pages.");
+    }
+    if (options.piece.value() % unit != 0) {
+        return refuse(fmt::format("Pieces are multiples of {} bytes.", unit));
+    }
+    options.memory = ByteCount{round_up(options.memory.value(), unit)};
+    auto device = std::make_shared<Device>(system, std::move(options));
+    // More by a unit, so that the first backing can be aligned.
+    const ByteCount reserved = device->options.memory + backing_unit;
+    void* const memory =
+        system.mmap(nullptr, reserved.value(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return fail(errno, "mmap", fmt::format("{} bytes of address space for device pointers", reserved.value()),
+                    "Ask for less device memory, or raise the limit on address space (ulimit -v).");
+    }
+    device->reservation = os::Mapping{system, memory, reserved};
+    device->base = round_up(reinterpret_cast<std::uintptr_t>(device->reservation.data()), unit);
+    const std::string& node = device->options.udmabuf_node;
+    device->udmabuf = !node.empty() && system.access(node.c_str(), R_OK | W_OK) == 0;
+    return Stub{std::move(device)};
+}
+
+std::string Stub::describe() const {
+    return fmt::format("stub ({}), {}", to_string(device_->options.manner),
+                       device_->udmabuf ? "udmabuf dma-bufs" : "memfds in the place of dma-bufs");
+}
+
+Result<DevicePointer> Stub::allocate(ByteCount size) {
+    if (size.value() == 0) {
+        return fail(EINVAL, "allocate device memory", "0 bytes", "Ask for at least one byte.");
+    }
+    const std::lock_guard lock{device_->mutex};
+    if (size > device_->options.memory) {
+        return fail(ENOMEM, "allocate device memory", fmt::format("{} bytes", size.value()),
+                    fmt::format("The stub has {} bytes.", device_->options.memory.value()));
+    }
+    const bool small = device_->options.manner == Manner::suballocated && size.value() < small_limit;
+    return small ? device_->allocate_small(size.value()) : device_->allocate_large(size.value());
+}
+
+Result<void> Stub::free(DevicePointer base) {
+    const std::lock_guard lock{device_->mutex};
+    const auto found = device_->owned.find(base.value());
+    if (found == device_->owned.end()) {
+        return fail(EINVAL, "free device memory", fmt::format("device address {:#x}", base.value()),
+                    "Give the pointer that allocate() answered, once.");
+    }
+    for (const std::uint64_t allocation : found->second) {
+        device_->drop(allocation);
+    }
+    device_->owned.erase(found);
+    return {};
+}
+
+Result<Allocation> Stub::allocation_of(DevicePointer pointer) {
+    const std::lock_guard lock{device_->mutex};
+    const auto* const found = device_->allocation_at(pointer.value());
+    if (found == nullptr) {
+        return fail(EFAULT, "find an allocation", fmt::format("device address {:#x}", pointer.value()),
+                    "The pointer lies in no live allocation of this device.");
+    }
+    return Allocation{DevicePointer{found->first}, ByteCount{found->second}};
+}
+
+Result<DevicePointer> Stub::register_mmio(void* start, ByteCount length) {
+    const auto address = reinterpret_cast<std::uintptr_t>(start);
+    if (length.value() == 0 || address % page_bytes != 0 || length.value() % page_bytes != 0) {
+        return fail(EINVAL, "register MMIO", fmt::format("{} bytes at {:#x}", length.value(), address),
+                    "Give whole pages of a mapped region.");
+    }
+    const std::lock_guard lock{device_->mutex};
+    device_->mmio[address] = length.value();
+    return DevicePointer{address};
+}
+
+Result<void> Stub::unregister_mmio(void* start) {
+    const std::lock_guard lock{device_->mutex};
+    if (device_->mmio.erase(reinterpret_cast<std::uintptr_t>(start)) == 0) {
+        return fail(EINVAL, "unregister MMIO", fmt::format("{}", static_cast<const void*>(start)),
+                    "It is not registered.");
+    }
+    return {};
+}
+
+Result<void> Stub::copy_to_device(DevicePointer to, const void* from, ByteCount length) {
+    const std::lock_guard lock{device_->mutex};
+    const auto place = device_->reach(to, length);
+    if (!place) {
+        return tl::unexpected{place.error()};
+    }
+    std::memcpy(*place, from, length.value());
+    return {};
+}
+
+Result<void> Stub::copy_to_host(void* to, DevicePointer from, ByteCount length) {
+    const std::lock_guard lock{device_->mutex};
+    const auto place = device_->reach(from, length);
+    if (!place) {
+        return tl::unexpected{place.error()};
+    }
+    std::memcpy(to, *place, length.value());
+    return {};
+}
+
+Result<std::uint64_t> Stub::read_by_kernel(DevicePointer pointer) {
+    constexpr ByteCount width{sizeof(std::uint64_t)};
+    if (pointer.value() % width.value() != 0) {
+        return fail(EINVAL, "read by a kernel", range_text(pointer, width), "Device code reads aligned words.");
+    }
+    const std::lock_guard lock{device_->mutex};
+    std::uint64_t value = 0;
+    const auto after = device_->mmio.upper_bound(pointer.value());
+    if (after != device_->mmio.begin()) {
+        const auto& [start, length] = *std::prev(after);
+        if (pointer.value() - start < length) {
+            std::memcpy(&value, reinterpret_cast<const void*>(pointer.value()), sizeof value);
+            return value;
+        }
+    }
+    const auto place = device_->reach(pointer, width);
+    if (!place) {
+        return tl::unexpected{place.error()};
+    }
+    std::memcpy(&value, *place, sizeof value);
+    return value;
+}
+
+} // namespace upcie::gpu::stub

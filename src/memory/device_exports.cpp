@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <upcie/memory/device_exports.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace upcie::memory {
+
+namespace {
+
+constexpr std::uint64_t host_page = 4096; // what exporters count in, whatever the host's page is
+
+std::string name_of(const gpu::Allocation& allocation) {
+    return fmt::format("device allocation of {} bytes at {:#x}", allocation.size.value(), allocation.base.value());
+}
+
+} // namespace
+
+DeviceExports::DeviceExports(std::shared_ptr<gpu::Runtime> runtime, Options options)
+    : runtime_{std::move(runtime)}, options_{std::move(options)} {}
+
+Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
+    const std::string subject = name_of(allocation);
+    const std::uint64_t base = allocation.base.value();
+    const std::uint64_t size = allocation.size.value();
+    if (size == 0 || size > std::numeric_limits<std::uint64_t>::max() - base - host_page) {
+        return fail(EINVAL, "export device memory", subject, "The runtime reports an allocation that cannot be one.");
+    }
+    const std::uint64_t first = base & ~(host_page - 1);
+    const std::uint64_t end = (base + size + host_page - 1) & ~(host_page - 1);
+    DeviceExport made{allocation, DevicePointer{first}, ByteCount{end - first}, {}, {}, {}};
+    auto exported = runtime_->export_range(made.start, made.length);
+    if (!exported) {
+        return tl::unexpected{std::move(exported.error())};
+    }
+    made.exported = std::move(*exported);
+    if (made.exported.size < made.length) {
+        return fail(ERANGE, "export device memory", subject,
+                    fmt::format("{} bytes from {:#x} were asked and the export describes {}: it would end inside the "
+                                "allocation.",
+                                made.length.value(), first, made.exported.size.value()));
+    }
+    if (!options_.importer) {
+        return made;
+    }
+    auto imported = options_.importer(made.exported);
+    if (!imported) {
+        return tl::unexpected{std::move(imported.error())};
+    }
+    made.bus = std::move(imported->bus);
+    made.keep = std::move(imported->keep);
+    // More is no fault: some exporters describe the whole buffer object, from the same base.
+    if (auto described = made.bus.check_describes(ByteCount{}, made.length, subject); !described) {
+        return tl::unexpected{std::move(described.error())};
+    }
+    if (options_.refuse_system_memory) {
+        for (const auto& run : made.bus.runs()) {
+            if (run.kind == dmabuf::SegmentKind::ram) {
+                return fail(EREMOTE, "import device memory", subject,
+                            fmt::format("{} bytes from offset {} are in system memory: the exporter moved the buffer, "
+                                        "as amdgpu does for an importer that is not allowed peer-to-peer. The device "
+                                        "would not see what is written there.",
+                                        run.extent.length.value(), run.offset.value()));
+            }
+        }
+    }
+    return made;
+}
+
+Result<std::shared_ptr<const DeviceExport>> DeviceExports::export_at(DevicePointer pointer) {
+    // Held through the export: two threads that register the same allocation are to have the same one.
+    const std::lock_guard lock{mutex_};
+    const auto allocation = runtime_->allocation_of(pointer);
+    if (!allocation) {
+        return tl::unexpected{allocation.error()};
+    }
+    const std::uint64_t base = allocation->base.value();
+    if (pointer.value() < base || pointer.value() - base >= allocation->size.value()) {
+        return fail(EPROTO, "find an allocation", fmt::format("device address {:#x}", pointer.value()),
+                    fmt::format("The runtime answers a {}, which does not hold it.", name_of(*allocation)));
+    }
+    std::erase_if(exports_, [](const auto& one) { return one.second.expired(); });
+    auto& slot = exports_[{base, allocation->size.value()}];
+    if (auto known = slot.lock()) {
+        return known;
+    }
+    auto made = make(*allocation);
+    if (!made) {
+        return tl::unexpected{std::move(made.error())};
+    }
+    auto kept = std::make_shared<const DeviceExport>(std::move(*made));
+    slot = kept;
+    return kept;
+}
+
+std::size_t DeviceExports::live_count() const {
+    const std::lock_guard lock{mutex_};
+    return static_cast<std::size_t>(
+        std::count_if(exports_.begin(), exports_.end(), [](const auto& one) { return !one.second.expired(); }));
+}
+
+} // namespace upcie::memory
