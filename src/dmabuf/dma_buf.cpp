@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <linux/dma-buf.h>
+#include <sys/ioctl.h>
 
 #include <upcie/os/sysfs.hpp>
 

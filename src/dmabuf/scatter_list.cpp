@@ -12,6 +12,18 @@ namespace upcie::dmabuf {
 namespace {
 
 constexpr std::uint64_t last_address = std::numeric_limits<std::uint64_t>::max();
+constexpr const char* operation = "read the scatter list";
+
+/// Why a list with this segment is none.
+tl::unexpected<Error> refuse(const Segment& segment, std::size_t index, std::string_view subject) {
+    if (segment.length.value() == 0) {
+        return fail(EINVAL, operation, std::string{subject},
+                    fmt::format("Segment {} has no bytes: the list is not what a kernel gives.", index));
+    }
+    return fail(EOVERFLOW, operation, std::string{subject},
+                fmt::format("Segment {} ({} bytes at {:#x}) passes the end of the addresses or of what can be counted.",
+                            index, segment.length.value(), segment.address.value()));
+}
 
 } // namespace
 
@@ -28,41 +40,37 @@ std::string_view to_string(SegmentKind kind) noexcept {
 }
 
 Result<ScatterList> ScatterList::from_segments(std::span<const Segment> segments, std::string_view subject) {
-    constexpr const char* operation = "read the scatter list";
     if (segments.empty()) {
         return fail(EINVAL, operation, std::string{subject}, "It has no segments: the exporter described nothing.");
     }
     ScatterList list;
     list.segments_ = segments.size();
-    list.shortest_ = segments.front().length;
-    for (std::size_t index = 0; index < segments.size(); ++index) {
-        const Segment& segment = segments[index];
+    std::uint64_t total = 0;
+    std::uint64_t shortest = last_address;
+    Run run{};
+    std::uint64_t end = 0; // of `run`; 0 where it ends with the last address, and nothing goes on behind that
+    for (const Segment& segment : segments) {
+        const std::uint64_t address = segment.address.value();
         const std::uint64_t length = segment.length.value();
-        if (length == 0) {
-            return fail(EINVAL, operation, std::string{subject},
-                        fmt::format("Segment {} has no bytes: the list is not what a kernel gives.", index));
-        }
         // The last byte may be the last address there is.
-        if (length - 1 > last_address - segment.address.value() || length > last_address - list.total_.value()) {
-            return fail(EOVERFLOW, operation, std::string{subject},
-                        fmt::format("Segment {} ({} bytes at {:#x}) passes the end of the addresses or of what can be "
-                                    "counted.",
-                                    index, length, segment.address.value()));
+        if (length == 0 || length - 1 > last_address - address || length > last_address - total) [[unlikely]] {
+            return refuse(segment, static_cast<std::size_t>(&segment - segments.data()), subject);
         }
-        list.shortest_ = std::min(list.shortest_, segment.length);
-        if (!list.runs_.empty()) {
-            Run& run = list.runs_.back();
-            const std::uint64_t left = last_address - run.extent.address.value(); // no run wraps to address 0
-            if (run.kind == segment.kind && run.extent.length.value() <= left &&
-                run.extent.address + run.extent.length == segment.address) {
-                run.extent.length += segment.length;
-                list.total_ += segment.length;
-                continue;
+        shortest = std::min(shortest, length);
+        total += length;
+        if (address == end && end != 0 && segment.kind == run.kind) {
+            run.extent.length += segment.length;
+        } else {
+            if (run.extent.length.value() != 0) {
+                list.runs_.push_back(run);
             }
+            run = {ByteCount{total - length}, {segment.address, segment.length}, segment.kind};
         }
-        list.runs_.push_back({list.total_, {segment.address, segment.length}, segment.kind});
-        list.total_ += segment.length;
+        end = address + length;
     }
+    list.runs_.push_back(run);
+    list.total_ = ByteCount{total};
+    list.shortest_ = ByteCount{shortest};
     list.runs_.shrink_to_fit();
     return list;
 }
@@ -122,6 +130,7 @@ Result<std::vector<Extent>> ScatterList::extents(ByteCount offset, ByteCount byt
         return tl::unexpected{std::move(held.error())};
     }
     std::vector<Extent> pieces;
+    pieces.reserve(index_of(offset + bytes - ByteCount{1}) - index_of(offset) + 1);
     for (std::size_t index = index_of(offset); bytes.value() != 0; ++index) {
         const Run& run = runs_[index];
         const ByteCount inside = offset - run.offset;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/udmabuf.h>
+#include <sys/ioctl.h>
 
 namespace upcie::dmabuf {
 

@@ -76,10 +76,12 @@ Result<DmaMapping> AddressSpace::adopt(Result<Mapped> mapped, ByteCount length) 
     if (!mapped) {
         return tl::unexpected{std::move(mapped.error())};
     }
-    std::vector<Extent> runs;
+    // Merged in their place: a list may have a million of them.
+    std::vector<Extent>& runs = mapped->extents;
+    std::size_t kept = 0;
     std::uint64_t total = 0;
     const char* fault = nullptr;
-    for (const Extent& extent : mapped->extents) {
+    for (const Extent extent : runs) {
         const std::uint64_t bytes = extent.length.value();
         if (bytes == 0 || bytes > length.value() - total) {
             fault = "The runs do not add up to the length that was mapped";
@@ -91,16 +93,17 @@ Result<DmaMapping> AddressSpace::adopt(Result<Mapped> mapped, ByteCount length) 
         }
         total += bytes;
         // A run that ends at 2^64 has address + length 0, which must not be taken for a neighbour of address 0.
-        if (!runs.empty()) {
-            Extent& last = runs.back();
+        if (kept != 0) {
+            Extent& last = runs[kept - 1];
             const std::uint64_t end = last.address.value() + last.length.value();
             if (end != 0 && end == extent.address.value()) {
                 last.length += extent.length;
                 continue;
             }
         }
-        runs.push_back(extent);
+        runs[kept++] = extent;
     }
+    runs.resize(kept);
     if (fault == nullptr && total != length.value()) {
         fault = "The runs do not add up to the length that was mapped";
     }

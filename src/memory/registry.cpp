@@ -38,6 +38,7 @@ struct Registry::Entry {
     /// The runs of `length` bytes that begin `delta` bytes into a mapping; they follow what is in the entry.
     void add(std::shared_ptr<const Mapped> mapped, std::uint64_t delta, std::uint64_t length) {
         std::uint64_t position = 0; // of the extent in the mapping
+        runs.reserve(runs.size() + mapped->mapping.extents().size());
         for (const iommu::Extent& extent : mapped->mapping.extents()) {
             const std::uint64_t end = position + extent.length.value();
             if (end > delta && position < delta + length) {

@@ -25,12 +25,12 @@ namespace {
 
 using namespace upcie;
 
-constexpr std::size_t buffer_count = 10'000;
 constexpr std::uint32_t entries = 64;
 
-/// Hands out addresses in one run a mapping, as an IOMMU does.
+/// Hands out addresses in one run a mapping, as an IOMMU does, or in runs that do not meet, as device memory has them.
 class BenchSpace final : public iommu::AddressSpace {
   public:
+    explicit BenchSpace(std::uint64_t run) : run_{run} {}
     iommu::AddressSpaceKind kind() const noexcept override { return iommu::AddressSpaceKind::simulated; }
     std::string describe() const override { return "bench"; }
     bool translating() const noexcept override { return true; }
@@ -39,9 +39,13 @@ class BenchSpace final : public iommu::AddressSpace {
 
   protected:
     Result<Mapped> do_map_memory(void*, ByteCount length, iommu::Access) override {
-        const std::uint64_t address = next_;
-        next_ += length.value();
-        return Mapped{address, {{DmaAddress{address}, length}}};
+        Mapped mapped{next_, {}};
+        const std::uint64_t run = run_ == 0 ? length.value() : run_;
+        for (std::uint64_t done = 0; done < length.value(); done += run) {
+            mapped.extents.push_back({DmaAddress{next_}, ByteCount{run}});
+            next_ += run + (run_ == 0 ? 0 : 4096);
+        }
+        return mapped;
     }
     Result<Mapped> do_map_file(int, ByteCount, ByteCount length, iommu::Access access) override {
         return do_map_memory(nullptr, length, access);
@@ -49,6 +53,7 @@ class BenchSpace final : public iommu::AddressSpace {
     Result<void> do_unmap(std::uint64_t, ByteCount) override { return {}; }
 
   private:
+    std::uint64_t run_;
     std::uint64_t next_ = 1U << 20;
 };
 
@@ -97,10 +102,10 @@ T* pages(std::size_t bytes) {
 }
 
 /// One case. Size and depth are constants, as they are where an application reads pages of one size.
-template <std::uint32_t bytes, std::uint32_t depth>
+template <std::uint32_t bytes, std::uint32_t depth, std::uint32_t run_bytes = 0, std::size_t buffer_count = 10'000>
 int run(const char* name, std::uint64_t count) {
     static constexpr nvme::BlockFormat format{Nsid{1}, 12};
-    auto registry = memory::Registry::create(os::real_system(), std::make_shared<BenchSpace>());
+    auto registry = memory::Registry::create(os::real_system(), std::make_shared<BenchSpace>(run_bytes));
     if (!registry) {
         fmt::print(stderr, "{}\n", registry.error().message());
         return 1;
@@ -192,12 +197,16 @@ int main(int argc, char** argv) {
         {"read-4k-qd32", run<4096, 32>},
         {"read-128k-qd1", run<131072, 1>},
         {"read-128k-qd32", run<131072, 32>},
+        {"read-1m-64k-runs-qd32", run<1U << 20, 32, 65536, 1000>},
     };
     for (const Case& one : cases) {
         if (argc == 3 && one.name == argv[1]) {
             return one.run(argv[1], std::strtoull(argv[2], nullptr, 10));
         }
     }
-    fmt::print(stderr, "usage: bench_io read-4k-qd1|read-4k-qd32|read-128k-qd1|read-128k-qd32 COUNT\n");
+    fmt::print(stderr, "usage: bench_io CASE COUNT, CASE one of:\n");
+    for (const Case& one : cases) {
+        fmt::print(stderr, "  {}\n", one.name);
+    }
     return 2;
 }

@@ -1,25 +1,36 @@
 #!/usr/bin/env bash
-# Instructions per I/O by callgrind: instructions.sh BENCH_IO [CASE...] prints "<case> <value> Ir/io" a line.
-# A run of 2N less a run of N, divided by N: set-up and start-up fall out. Deterministic for one binary.
+# SPDX-License-Identifier: BSD-3-Clause
+# Instructions by callgrind: instructions.sh FOLDER [CASE...] prints "<case> <value> <unit>" a line, for the programs in
+# FOLDER. A run of 2N less a run of N, divided by N: set-up and start-up fall out. Deterministic for one binary.
 set -euo pipefail
-bench=$1
+folder=$1
 shift
-cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(read-4k-qd1 read-4k-qd32 read-128k-qd1 read-128k-qd32)
+
+# Case, program, N, unit.
+table='
+read-4k-qd1           bench_io        8000    Ir/io
+read-4k-qd32          bench_io        8000    Ir/io
+read-128k-qd1         bench_io        8000    Ir/io
+read-128k-qd32        bench_io        8000    Ir/io
+read-1m-64k-runs-qd32 bench_io        2048    Ir/io
+resolve-handle        bench_translate 20000   Ir/op
+resolve-pointer       bench_translate 20000   Ir/op
+register-64g          bench_translate 1048576 Ir/segment
+'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-instructions() { # CASE COUNT
-    if ! valgrind --tool=callgrind --callgrind-out-file="$work/out" "$bench" "$1" "$2" >"$work/log" 2>&1; then
+instructions() { # PROGRAM CASE COUNT
+    if ! valgrind --tool=callgrind --callgrind-out-file="$work/out" "$folder/$1" "$2" "$3" >"$work/log" 2>&1; then
         cat "$work/log" >&2
         exit 1
     fi
     awk '/^summary:/ { print $2; exit } /^totals:/ { print $2; exit }' "$work/out"
 }
 
-for name in "${cases[@]}"; do
-    n=8000
-    one=$(instructions "$name" $n)
-    two=$(instructions "$name" $((2 * n)))
-    awk -v c="$name" -v a="$one" -v b="$two" -v n=$n 'BEGIN { printf "%s %.1f Ir/io\n", c, (b - a) / n }'
-done
+while read -r name program n unit; do
+    [[ -n $name && ($# -eq 0 || " $* " == *" $name "*) ]] || continue
+    one=$(instructions "$program" "$name" "$n")
+    two=$(instructions "$program" "$name" $((2 * n)))
+    awk -v c="$name" -v a="$one" -v b="$two" -v n="$n" -v u="$unit" 'BEGIN { printf "%s %.1f %s\n", c, (b - a) / n, u }'
+done <<<"$table"

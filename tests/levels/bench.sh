@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# bench: instructions an I/O. Counted, not timed, so that a busy machine says the same.
+# bench: instructions an I/O and a translation. Counted, not timed, so that a busy machine says the same.
 
 level_bench() {
     setup build tests bench
     # As a distribution would build it: GCC, -O2, no -march, no link-time optimisation.
     configure build-bench -Doptimization=2 -Ddebug=false
-    compile build-bench tests/bench/bench_io
-    "$top/tests/bench/instructions.sh" "$top/build-bench/tests/bench/bench_io" | tee "$results/bench.txt"
+    compile build-bench tests/bench/bench_io tests/bench/bench_translate
+    "$top/tests/bench/instructions.sh" "$top/build-bench/tests/bench" | tee "$results/bench.txt"
     # Every case is a test: one that CI holds must be within 2 %, any other must have been measured.
     awk '
         NR == FNR { if ($0 !~ /^#/ && NF == 2) held[$1] = $2; next }

@@ -85,37 +85,49 @@ inline void fill_contiguous_prps(std::uint64_t* entries, std::uint64_t count, st
     }
 }
 
-/// Writes entries one by one into list pages, linking to the next page only when an entry follows that needs it.
+/// Writes entries into list pages, linking to the next page only when an entry follows that needs it.
 class PrpListWriter {
   public:
     PrpListWriter(PrpListPages pages, unsigned page_shift) noexcept
-        : pages_{pages}, per_page_{std::uint32_t{1} << (page_shift - 3)} {}
+        : pages_{pages}, page_shift_{page_shift}, per_page_{std::uint32_t{1} << (page_shift - 3)} {}
 
-    /// False when the pages are used up.
-    [[nodiscard]] bool append(std::uint64_t address) noexcept {
+    /// `count` entries that step by one page from `address`. False when the pages are used up.
+    [[nodiscard]] bool append(std::uint64_t address, std::uint64_t count) noexcept {
         if (pages_.count == 0) {
             return false;
         }
-        if (used_ == per_page_) {
-            if (page_ + 1 == pages_.count) {
+        while (count != 0) {
+            if (used_ == per_page_ && !next_page()) {
                 return false;
             }
-            // The last entry of a full page was data as long as nothing followed; now it moves to the next page and
-            // makes room for the link.
-            std::uint64_t* const current = pages_.cpu + std::size_t{page_} * per_page_;
-            std::uint64_t* const next = current + per_page_;
-            next[0] = current[per_page_ - 1];
-            current[per_page_ - 1] = pages_.addresses[page_ + 1];
-            ++page_;
-            used_ = 1;
+            const std::uint64_t here = std::min<std::uint64_t>(count, per_page_ - used_);
+            fill_contiguous_prps(pages_.cpu + std::size_t{page_} * per_page_ + used_, here, address,
+                                 std::uint64_t{1} << page_shift_);
+            used_ += static_cast<std::uint32_t>(here);
+            count -= here;
+            address += here << page_shift_;
         }
-        pages_.cpu[std::size_t{page_} * per_page_ + used_] = address;
-        ++used_;
         return true;
     }
 
   private:
+    /// The last entry of a full page was data as long as nothing followed; now it moves to the next page and makes room
+    /// for the link.
+    [[nodiscard]] bool next_page() noexcept {
+        if (page_ + 1 == pages_.count) {
+            return false;
+        }
+        std::uint64_t* const current = pages_.cpu + std::size_t{page_} * per_page_;
+        std::uint64_t* const next = current + per_page_;
+        next[0] = current[per_page_ - 1];
+        current[per_page_ - 1] = pages_.addresses[page_ + 1];
+        ++page_;
+        used_ = 1;
+        return true;
+    }
+
     PrpListPages pages_;
+    unsigned page_shift_;
     std::uint32_t per_page_;
     std::uint32_t page_ = 0;
     std::uint32_t used_ = 0;
@@ -134,13 +146,16 @@ template <class NextExtent>
     std::uint64_t pages = 0;
     std::uint64_t described = 0;
     bool ends_inside = false;
+    if (bytes >> 63 != 0) [[unlikely]] {
+        return {0, 0, Refusal::too_long, 0}; // what follows counts on sums of lengths not to wrap
+    }
     for (std::uint32_t segment = 0;; ++segment) {
         const iommu::Extent extent = next();
-        std::uint64_t length = extent.length.value();
+        const std::uint64_t length = extent.length.value();
         if (length == 0) {
             break;
         }
-        std::uint64_t address = extent.address.value();
+        const std::uint64_t address = extent.address.value();
         if (length > bytes - described) {
             return {0, 0, Refusal::length_mismatch, segment};
         }
@@ -153,21 +168,26 @@ template <class NextExtent>
             return {0, 0, Refusal::segment_misaligned, ends_inside ? segment - 1 : segment};
         }
         ends_inside = ((address + length) & mask) != 0;
-        while (length != 0) {
-            const std::uint64_t here = std::min(length, page - (address & mask));
-            ++pages;
-            if (pages == 1) {
-                pair.prp1 = address;
-            } else if (pages == 2) {
-                second = address;
-            } else {
-                if ((pages == 3 && !writer.append(second)) || !writer.append(address)) {
-                    return {0, 0, Refusal::too_long, segment};
-                }
-            }
-            address += here;
-            length -= here;
+        // Entries of this extent: the first has its offset, the others are whole pages.
+        const std::uint64_t entries = ((address & mask) + length + mask) >> page_shift;
+        const std::uint64_t aligned = address & ~mask;
+        std::uint64_t taken = 0;
+        if (pages == 0) {
+            pair.prp1 = address;
+            taken = 1;
         }
+        if (pages + taken == 1 && taken < entries) {
+            second = aligned + (taken << page_shift);
+            ++taken;
+        }
+        if (taken < entries) {
+            const bool opens = pages + taken == 2; // now PRP entry 2 is a list, and begins with what was held back
+            if ((opens && !writer.append(second, 1)) ||
+                !writer.append(aligned + (taken << page_shift), entries - taken)) {
+                return {0, 0, Refusal::too_long, segment};
+            }
+        }
+        pages += entries;
     }
     if (described != bytes || pages == 0) {
         return {0, 0, described == 0 ? Refusal::empty : Refusal::length_mismatch, 0};

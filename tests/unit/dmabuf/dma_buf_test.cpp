@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/dma-buf.h>
+#include <sys/ioctl.h>
 
 #include <support/fake_dma_buf.hpp>
 #include <support/mock_system.hpp>
