@@ -108,7 +108,8 @@ DmaBuffer& DmaBuffer::operator=(DmaBuffer&& other) noexcept {
     return *this;
 }
 
-Result<DmaBuffer> DmaBuffer::allocate(os::System& system, std::shared_ptr<iommu::AddressSpace> space, ByteCount size) {
+Result<DmaBuffer> DmaBuffer::allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space,
+                                      ByteCount size) {
     if (!space) {
         return fail(EINVAL, "allocate DMA buffer", fmt::format("{} bytes", size.value()), "There is no address space.");
     }
@@ -121,7 +122,7 @@ Result<DmaBuffer> DmaBuffer::allocate(os::System& system, std::shared_ptr<iommu:
     if (!buffer) {
         return tl::unexpected{std::move(buffer.error())};
     }
-    return map(std::move(*buffer), std::move(space));
+    return map(std::move(*buffer), space);
 }
 
 Result<MappedBuffer> map_buffer(iommu::AddressSpace& space, const Buffer& buffer) {
@@ -137,7 +138,7 @@ Result<MappedBuffer> map_buffer(iommu::AddressSpace& space, const Buffer& buffer
     return MappedBuffer{std::move(*mapping), by_file};
 }
 
-Result<DmaBuffer> DmaBuffer::map(Buffer&& buffer, std::shared_ptr<iommu::AddressSpace> space) {
+Result<DmaBuffer> DmaBuffer::map(Buffer&& buffer, const std::shared_ptr<iommu::AddressSpace>& space) {
     if (!buffer || !space) {
         return fail(EINVAL, "map buffer", buffer ? "no address space" : "an empty buffer", "There is nothing to map.");
     }

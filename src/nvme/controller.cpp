@@ -78,8 +78,8 @@ Result<std::shared_ptr<Controller>> Controller::open(os::System& system, std::sh
     if (!registers) {
         return tl::unexpected{std::move(registers).error()};
     }
-    std::shared_ptr<Controller> controller{new Controller{
-        std::make_unique<Parts>(system, std::move(function), std::move(*registers), std::move(options))}};
+    std::shared_ptr<Controller> controller{
+        new Controller{std::make_unique<Parts>(system, std::move(function), std::move(*registers), options)}};
     // Where bring-up fails, the destructor disables whatever was enabled, or keeps its memory.
     const std::lock_guard lock{controller->parts_->life};
     if (auto up = controller->bring_up(true); !up) {

@@ -57,7 +57,7 @@ RegisterAccess& Controller::registers() noexcept {
 }
 
 Result<ControllerStatus> Controller::status() {
-    const auto status = parts_->registers->status();
+    auto status = parts_->registers->status();
     if (status && status->fatal()) {
         return fail(EIO, "look at controller", name(), "The controller reports a fatal error (CSTS.CFS): reset() it");
     }

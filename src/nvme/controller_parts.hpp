@@ -34,10 +34,10 @@ struct Controller::Parts {
     };
 
     Parts(os::System& os, std::shared_ptr<pci::Function> device, std::unique_ptr<RegisterAccess> access,
-          ControllerOptions wanted)
+          const ControllerOptions& wanted)
         : system{os},
           function{std::move(device)},
-          options{std::move(wanted)},
+          options{wanted},
           registers{std::move(access)},
           power{*registers, *function} {}
 

@@ -71,7 +71,7 @@ Result<void> Power::disable(bool settle) {
     if (configuration->enabled()) {
         if (settle) {
             // How this ends does not matter: EN is cleared anyway, and only the wait after that counts.
-            const auto settled = wait(
+            auto settled = wait(
                 "let controller settle", [](ControllerStatus status) { return status.ready() || status.fatal(); },
                 limit_, OnFatal::fail);
             if (!settled && settled.error().is(ENODEV)) {

@@ -105,8 +105,6 @@ bool parse_arguments(FaultRule& rule, const std::vector<std::string_view>& words
         }
         return count == 1 && take(words[1], rule.count) && rule.count != 0;
     case FaultAction::reorder:
-        rule.count = 1;
-        return count == 0 || (count == 1 && take(words[1], rule.count) && rule.count != 0);
     case FaultAction::misplaced:
         rule.count = 1;
         return count == 0 || (count == 1 && take(words[1], rule.count) && rule.count != 0);

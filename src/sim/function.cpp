@@ -232,7 +232,7 @@ Result<std::uint64_t> Function::read_region(unsigned index, ByteCount offset, un
 }
 
 Result<void> Function::write_region(unsigned index, ByteCount offset, unsigned width, std::uint64_t value) {
-    const auto checked = check_access("write region", index, offset, width);
+    auto checked = check_access("write region", index, offset, width);
     if (!checked) {
         return checked;
     }

@@ -62,10 +62,10 @@ class DmaBuffer {
 
     /// Allocates (hugepages where the address space needs them, else plain) and maps by file, or by address where the
     /// address space cannot map files. Errors: those of Buffer::allocate, AddressSpace::map_file and map_memory.
-    [[nodiscard]] static Result<DmaBuffer> allocate(os::System& system, std::shared_ptr<iommu::AddressSpace> space,
-                                                    ByteCount size);
+    [[nodiscard]] static Result<DmaBuffer> allocate(os::System& system,
+                                                    const std::shared_ptr<iommu::AddressSpace>& space, ByteCount size);
     /// Maps a buffer that exists already; it is lost only on success.
-    [[nodiscard]] static Result<DmaBuffer> map(Buffer&& buffer, std::shared_ptr<iommu::AddressSpace> space);
+    [[nodiscard]] static Result<DmaBuffer> map(Buffer&& buffer, const std::shared_ptr<iommu::AddressSpace>& space);
 
     [[nodiscard]] const Buffer& buffer() const noexcept { return buffer_; }
     [[nodiscard]] std::byte* data() const noexcept { return buffer_.data(); }
