@@ -5,7 +5,7 @@
 level_fuzz() {
     setup build tests clang
     configure_sanitized "${asan_build[@]}"
-    local programs program name seconds=${FUZZ_SECONDS:-20} corpus log passed=0 failed=0 crash
+    local programs log=$results/fuzz.log
     programs=$(test_programs build-asan fuzz)
     if [[ -z $programs ]]; then
         say "FAIL: no fuzzer is built"
@@ -15,24 +15,26 @@ level_fuzz() {
     compile build-asan $programs
     export ASAN_OPTIONS=allocator_may_return_null=1 ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-14
     export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-    for program in $programs; do
-        name=$(basename "$program")
-        # New inputs stay in the cache; the tree's own corpus, if any, seeds them.
-        corpus=$cache/fuzz/$name
-        crash=$top/build-asan/$name-
-        log=$top/build-asan/$name.log
-        mkdir -p "$corpus"
-        local seeds=()
-        [[ ! -d $top/tests/fuzz/corpus/$name ]] || seeds=("$top/tests/fuzz/corpus/$name")
-        if "$top/build-asan/$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-            -artifact_prefix="$crash" -print_final_stats=1 "$corpus" "${seeds[@]}" >"$log" 2>&1; then
-            say "PASS: $name, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s"
-            passed=$((passed + 1))
-        else
-            tail -40 "$log"
-            say "FAIL: $name; the input is $(find "$top/build-asan" -maxdepth 1 -name "$name-*" -newer "$program" | head -1)"
-            failed=$((failed + 1))
-        fi
-    done
-    count "$passed" "$failed" 0
+    export top cache
+    # A fuzzer has one thread: as many at a time as there are processors.
+    printf '%s\n' $programs | xargs -P "$jobs" -I{} bash -c "$(declare -f fuzz_one); fuzz_one {}" | tee "$log"
+    count "$(grep -c '^PASS' "$log" || true)" "$(grep -c '^FAIL' "$log" || true)" 0
+}
+
+# fuzz_one PROGRAM: FUZZ_SECONDS of it. New inputs stay in the cache; the tree's own corpus, if any, seeds them.
+fuzz_one() {
+    local name seconds=${FUZZ_SECONDS:-20} corpus log crash seeds=()
+    name=$(basename "$1")
+    corpus=$cache/fuzz/$name
+    crash=$top/build-asan/$name-
+    log=$top/build-asan/$name.log
+    mkdir -p "$corpus"
+    [[ ! -d $top/tests/fuzz/corpus/$name ]] || seeds=("$top/tests/fuzz/corpus/$name")
+    if "$top/build-asan/$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+        -artifact_prefix="$crash" -print_final_stats=1 "$corpus" "${seeds[@]}" >"$log" 2>&1; then
+        echo "PASS: $name, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s"
+    else
+        tail -40 "$log"
+        echo "FAIL: $name; the input is $(find "$top/build-asan" -maxdepth 1 -name "$name-*" -newer "$top/build-asan/$1" | head -1)"
+    fi
 }
