@@ -99,6 +99,8 @@ if [[ -d $stage$prefix/bin ]]; then
     for program in "$stage$prefix"/bin/*; do
         explains_itself() { env -u LD_LIBRARY_PATH "$program" --help >/dev/null; }
         check "installed $(basename "$program") runs and explains itself" explains_itself
+        has_manual() { compgen -G "$stage$prefix/share/man/man1/$(basename "$program").1*" >/dev/null; }
+        check "installed $(basename "$program") has a manual page" has_manual
     done
 fi
 exit $failed
