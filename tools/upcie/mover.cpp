@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
+#include <upcie/memory/bar_memory.hpp>
 #include <upcie/nvme/command_error.hpp>
+#include <upcie/open.hpp>
+#include <upcie/vfio/device.hpp>
 
 namespace upcie::cli {
 
@@ -61,6 +65,54 @@ Result<TransferMemory> TransferMemory::allocate(os::System& system, const std::s
     return memory;
 }
 
+Result<TransferMemory> TransferMemory::in_bar(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space,
+                                              std::string_view spec, ByteCount wanted, ByteCount piece) {
+    constexpr std::string_view prefix = "bar:";
+    const auto colon = spec.rfind(':');
+    unsigned index = 0;
+    const auto number = spec.substr(colon == std::string_view::npos ? spec.size() : colon + 1);
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (spec.substr(0, prefix.size()) != prefix || colon < prefix.size() || problem != std::errc{} ||
+        end != number.data() + number.size() || index > 5) {
+        return fail(EINVAL, "choose memory", std::string{spec},
+                    "Write bar:BDF:N, as in bar:0000:02:00.0:2; N is 0 to 5.");
+    }
+    const std::string device{spec.substr(prefix.size(), colon - prefix.size())};
+    auto opened = upcie::open_function(system, device);
+    if (!opened) {
+        return tl::unexpected{std::move(opened.error())};
+    }
+    const std::shared_ptr<pci::Function> function{std::move(*opened)};
+    const auto owner = std::dynamic_pointer_cast<vfio::VfioFunction>(function);
+    if (!owner) {
+        return fail(
+            ENOTSUP, "choose memory", device,
+            fmt::format("Its path is {}, and only vfio exports BARs: upcie bind {}.", function->path(), device));
+    }
+    const auto region = owner->region(index);
+    if (!region) {
+        return tl::unexpected{region.error()};
+    }
+    const ByteCount room{std::min(wanted, region->size).value() / piece.value() * piece.value()};
+    if (room == ByteCount{}) {
+        return fail(ENOSPC, "choose memory", fmt::format("BAR {} of {}", index, device),
+                    fmt::format("It has {} bytes, and one command's memory is {}: make --size smaller.",
+                                region->size.value(), piece.value()));
+    }
+    TransferMemory memory;
+    auto registry = memory::Registry::create(system, space);
+    if (!registry) {
+        return tl::unexpected{std::move(registry.error())};
+    }
+    memory.registry_ = std::move(*registry);
+    auto registration = memory::register_bar(*memory.registry_, owner, index, ByteCount{}, room);
+    if (!registration) {
+        return tl::unexpected{std::move(registration.error())};
+    }
+    memory.registration_ = std::move(*registration);
+    return memory;
+}
+
 Outcome<Mover> Mover::create(Context& context, Session& session, const Target& target, const MoveOptions& options) {
     Mover mover;
     mover.system_ = &context.system;
@@ -88,15 +140,18 @@ Outcome<Mover> Mover::create(Context& context, Session& session, const Target& t
         }
         queue_options.interrupt_vector = 1;
     }
-    const std::uint32_t slots = queue_options.depth - 1;
+    std::uint32_t slots = queue_options.depth - 1;
     // Each slot starts on a page of its own, so that a command's blocks are contiguous in as few pages as can be.
     constexpr std::uint64_t page = 4096;
     const std::uint64_t stride = (bytes + page - 1) / page * page;
-    auto memory =
-        TransferMemory::allocate(context.system, session.controller->address_space(), ByteCount{stride * slots});
+    const auto& space = session.controller->address_space();
+    auto memory = options.into.empty() ? TransferMemory::allocate(context.system, space, ByteCount{stride * slots})
+                                       : TransferMemory::in_bar(context.system, space, options.into,
+                                                                ByteCount{stride * slots}, ByteCount{stride});
     if (!memory) {
         return stop(std::move(memory.error()));
     }
+    slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, memory->size().value() / stride));
     mover.memory_ = std::move(*memory);
     queue_options.registry = mover.memory_.registry();
     auto queue = session.controller->create_queue_pair(queue_options);

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <upcie/memory/buffer.hpp>
@@ -23,6 +25,7 @@ struct MoveOptions {
     std::uint64_t bytes = 64 * 1024; ///< of one command at most; the controller's limit counts too
     double timeout_seconds = 30;     ///< of one command
     bool interrupt = false;          ///< wait for interrupts instead of polling
+    std::string into;                ///< "bar:BDF:N": the memory is a BAR of that device; empty: host memory
 };
 
 /// --depth, --size, --timeout, --interrupt
@@ -38,7 +41,15 @@ class TransferMemory {
     [[nodiscard]] static Result<TransferMemory>
     allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space, ByteCount size);
 
-    [[nodiscard]] std::byte* data() const noexcept { return buffer_.data(); }
+    /// A BAR as the memory, from its beginning: "bar:0000:02:00.0:2". Takes `wanted` bytes, or what whole pieces of `piece`
+    /// bytes the BAR has room for. Errors: EINVAL (another form of text), ENOTSUP (the device is not vfio's), ENOSPC (no
+    /// room for one piece), and those of open_function and memory::register_bar.
+    [[nodiscard]] static Result<TransferMemory> in_bar(os::System& system,
+                                                       const std::shared_ptr<iommu::AddressSpace>& space,
+                                                       std::string_view spec, ByteCount wanted, ByteCount piece);
+
+    [[nodiscard]] std::byte* data() const noexcept { return registration_.data(); }
+    [[nodiscard]] ByteCount size() const noexcept { return registration_.size(); }
     [[nodiscard]] std::shared_ptr<memory::Registry> registry() const noexcept { return registry_; }
 
   private:

@@ -278,6 +278,7 @@ ExitCode verify_with(Run& run) {
     result["lba"] = run.range.first;
     result["blocks"] = run.range.count;
     result["read_only"] = options.read_only;
+    result["memory"] = options.move.into.empty() ? "host" : options.move.into;
     run.report.line("seed {:#x} ({}), {} blocks of {} bytes from LBA {}, {} commands of up to {} blocks in flight",
                     run.stamp.seed, seed_source, run.range.count, run.stamp.block_size, run.range.first,
                     options.move.depth, run.mover.blocks_per_command());
@@ -382,6 +383,15 @@ void add_verify(CLI::App& app, Context& context, Action& action) {
         ->type_name("N");
     add_destructive_flag(*command, options->destructive);
     add_move_options(*command, options->move);
+    command
+        ->add_option("--into", options->move.into,
+                     "Memory of the commands: bar:BDF:N, a BAR of a device that is bound to vfio-pci (peer to peer)")
+        ->check([](const std::string& text) {
+            const bool good = text.rfind("bar:", 0) == 0 && text.size() > 6 && text[text.size() - 2] == ':' &&
+                              text.back() >= '0' && text.back() <= '5';
+            return good ? std::string{} : "'" + text + "' is not bar:BDF:N, as in bar:0000:02:00.0:2";
+        })
+        ->type_name("MEMORY");
     add_json_flag(*command, context);
     command->callback([&context, &action, options, seed, pass] {
         options->seed_given = seed->count() > 0;

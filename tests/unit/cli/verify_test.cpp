@@ -236,5 +236,19 @@ TEST(VerifyText, NamesTheBlockAndTheVerdict) {
     EXPECT_TRUE(answer.says("BAD DATA: 8 of 64 blocks read (8 misplaced)")) << answer.out;
 }
 
+TEST(Verify, MemoryThatIsNoBarIsWrongUsageAndADeviceThatIsNotThereIsNamed) {
+    for (const char* text :
+         {"bar", "bar:", "bar:0000:02:00.0", "bar:0000:02:00.0:6", "host:0000:02:00.0:2", "bar:0000:02:00.0:x"}) {
+        const auto answer = test::upcie({"verify", "sim:size=1M", "--into", text});
+        EXPECT_EQ(answer.code, 2) << text;
+        EXPECT_TRUE(answer.says("bar:BDF:N")) << answer.err;
+    }
+    const auto none = test::upcie({"verify", "sim:size=1M", "--into", "bar:ffff:02:00.0:2"});
+    EXPECT_EQ(none.code, 1);
+    EXPECT_TRUE(none.says("ffff:02:00.0")) << none.err;
+    const auto simulated = test::upcie({"verify", "sim:size=1M", "--into", "bar:sim::0"});
+    EXPECT_TRUE(simulated.says("only vfio exports BARs")) << simulated.err;
+}
+
 } // namespace
 } // namespace upcie::cli
