@@ -51,6 +51,10 @@ const char* import_hint(int code) {
         return "This Importer holds as many imports as the module allows: release some, or open another.";
     case EAGAIN:
         return "The IOMMU domain of the function changed meanwhile: try again when nobody binds or unbinds it.";
+    case EIO:
+        return "The kernel cannot map that memory for this function: it lies above what the function's DMA mask "
+               "reaches, "
+               "and bounce buffers hold no pieces of more than 256 KiB (swiotlb=force, or a driver with a small mask).";
     case E2BIG:
         return "The buffer has more segments than the module tells of.";
     case ENOMEM:

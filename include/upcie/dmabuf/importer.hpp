@@ -109,8 +109,8 @@ class Importer {
     /// Errors: EOPNOTSUPP (the addresses are not physical ones, or the exporter does not serve this function), EINVAL
     /// (likewise, or numbers out of range), ENXIO (no such PCI function), ENODEV and ESTALE (revoked), EMFILE (the
     /// module's limit of handles), EAGAIN (the function's IOMMU domain changed meanwhile), E2BIG (too many segments),
-    /// ENOMEM, EBADF (no dma-buf), ERANGE (the list describes less than the buffer's size), EPROTO (the module
-    /// contradicts itself).
+    /// EIO (the kernel cannot map it for this function), ENOMEM, EBADF (no dma-buf), ERANGE (the list describes less
+    /// than the buffer's size), EPROTO (the module contradicts itself).
     [[nodiscard]] Result<Import> import(const DmaBuf& buffer, const PciFunction& function,
                                         Accept accept = Accept::physical) const;
 

@@ -95,7 +95,7 @@ struct upcie_dmabuf_release {
  * Errors: EINVAL (a field out of its range, or not a dma-buf), EBADF (fd is not open), ENXIO (no such PCI function),
  * EMFILE (most_handles), E2BIG (more segments than can be told), EAGAIN (the function's IOMMU domain changed
  * meanwhile), EINTR, ENOMEM, EFAULT; and what the exporter says: EOPNOTSUPP or EINVAL (this function cannot reach that
- * memory), ENODEV (revoked).
+ * memory), EIO (it cannot be mapped for this function), ENODEV (revoked).
  */
 #define UPCIE_DMABUF_IOCTL_IMPORT _IOWR(UPCIE_DMABUF_IOCTL_TYPE, 1, struct upcie_dmabuf_import)
 /* Errors: ENOENT (no such handle in this open file), EINVAL (flags, first), ESTALE (revoked), EFAULT. */

@@ -174,6 +174,7 @@ TEST_F(ImporterTest, EachRefusalSaysWhatToDo) {
                                       {ENODEV, "export it again"},
                                       {EMFILE, "release some"},
                                       {EAGAIN, "IOMMU domain"},
+                                      {EIO, "bounce buffers"},
                                       {E2BIG, "segments"},
                                       {ENOMEM, "memory"},
                                       {EFAULT, "import a dma-buf on 12288 bytes of nv_dmabuf as 10000:e1:1f.7"}}) {
