@@ -50,13 +50,14 @@ host_image() {
   done < <(sed -n "s/^# host $when: *//p" "$@" | sort -u)
 }
 
-# bring_modules FOLDER FILE...: the modules that the files name, built and copied into FOLDER.
+# bring_modules FOLDER FILE...: for run_boot, the modules that the files name, built and copied into FOLDER.
 bring_modules() {
-  local folder=$1 name module
+  local folder=$1 name module kernel=()
   shift
+  case " ${options[*]} ${needed[*]} " in *' --kasan '*) kernel=(--kasan) ;; esac
   rm -rf "$folder" && mkdir -p "$folder"
   while IFS= read -r name; do
-    module=$("$vm_dir/module.sh" "$vm_dir/../../$name") && cp "$module" "$folder/" || fail "module $name" "it does not build"
+    module=$("$vm_dir/module.sh" "${kernel[@]}" "$vm_dir/../../$name") && cp "$module" "$folder/" || fail "module $name" "it does not build"
   done < <(sed -n 's/^# module: *//p' "$@" | sort -u)
 }
 
