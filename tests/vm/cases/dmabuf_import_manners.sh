@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# boot: --iommu off --cpu EPYC --memory 4096
+# boot: --iommu off --cpu EPYC --memory 4096 --append slub_debug=FZP
 # module: src/kmod/dmabuf_import
 # module: tests/vm/modules/dmabuf_exporter
 # The importer against an exporter that pins, refuses, fails and moves, as GPU drivers do.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# boot: --iommu off --cpu EPYC --memory 4096
+# boot: --iommu off --cpu EPYC --memory 4096 --append slub_debug=FZP
 # module: src/kmod/dmabuf_import
 # The dma-buf importer without an IOMMU, where all addresses are physical, and what it makes of bad and of much use. There is memory
-# above 4 GiB, which a function's DMA mask does not reach by itself.
+# above 4 GiB, which a function's DMA mask does not reach by itself. slub_debug has the kernel notice use after free and its like.
 import_check=$UPCIE_BUILD/tests/vm/dmabuf_import_check
 requests=$UPCIE_BUILD/tests/vm/dmabuf_import_requests
 endurance=$UPCIE_BUILD/tests/vm/dmabuf_import_endurance
