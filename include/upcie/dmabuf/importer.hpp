@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <upcie/dmabuf/dma_buf.hpp>
 #include <upcie/dmabuf/scatter_list.hpp>

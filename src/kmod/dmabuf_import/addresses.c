@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an address in a scatter list means: whether the function may use it as it is, and what lies behind it.
+ * What an address in a scatter list means: whether the function may use it as it is, and what lies
+ * behind it.
  */
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
@@ -14,16 +15,19 @@
 #include "internal.h"
 
 /*
- * A PCI function begins with a DMA mask of 32 bits. Drivers for userspace leave it so, and then the DMA API answers with
- * bounce buffers for memory above 4 GiB. Such a function's real driver is in userspace, where NVMe addresses 64 bits. The
- * mask of a kernel driver is left alone.
+ * A PCI function begins with a DMA mask of 32 bits. Drivers for userspace leave it so, and then the
+ * DMA API answers with bounce buffers for memory above 4 GiB. Such a function's real driver is in
+ * userspace, where NVMe addresses 64 bits. The mask of a kernel driver is left alone.
  */
 int reach_all_memory(struct pci_dev *pdev)
 {
 	struct device *dev = &pdev->dev;
 	int error;
 
-	/* vfio holds it while it waits for userspace to let go of the function: that may be the caller. */
+	/*
+	 * vfio holds it while it waits for userspace to let go of the function: that may be the
+	 * caller.
+	 */
 	error = device_lock_interruptible(dev);
 	if (error)
 		return error;
@@ -44,11 +48,13 @@ u32 addressing_of(struct device *dev)
 	bool translated = false;
 
 	/*
-	 * Where vfio or iommufd has claimed the group, the live domain is theirs: whatever it is, the DMA API does not map
-	 * into it, and it may be freed at any time. Otherwise it is the default domain.
+	 * Where vfio or iommufd has claimed the group, the live domain is theirs: whatever it is,
+	 * the DMA API does not map into it, and it may be freed at any time. Otherwise it is the
+	 * default domain.
 	 */
 	if (domain)
-		translated = !group || iommu_group_dma_owner_claimed(group) || domain->type != IOMMU_DOMAIN_IDENTITY;
+		translated = !group || iommu_group_dma_owner_claimed(group) ||
+			     domain->type != IOMMU_DOMAIN_IDENTITY;
 	iommu_group_put(group);
 
 	if (translated || get_dma_ops(dev))
@@ -64,7 +70,10 @@ static bool holds(const struct range *range, u64 start, u64 last)
 	return range->start <= start && last <= range->end;
 }
 
-/* Is [start, last] inside a BAR, by what the CPU calls it or by what the bus does? Says which range that is. */
+/*
+ * Is [start, last] inside a BAR, by what the CPU calls it or by what the bus does? Says which range
+ * that is.
+ */
 static bool find_bar(u64 start, u64 last, struct range *found)
 {
 	struct pci_dev *pdev = NULL;
@@ -75,7 +84,8 @@ static bool find_bar(u64 start, u64 last, struct range *found)
 		for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
 			struct resource *res = &pdev->resource[bar];
 
-			if (!(res->flags & IORESOURCE_MEM) || (res->flags & IORESOURCE_UNSET) || !res->parent)
+			if (!(res->flags & IORESOURCE_MEM) || (res->flags & IORESOURCE_UNSET) ||
+			    !res->parent)
 				continue;
 			*found = (struct range){ res->start, res->end };
 			if (!holds(found, start, last)) {
@@ -94,7 +104,7 @@ static bool find_bar(u64 start, u64 last, struct range *found)
 /* The addresses must be physical ones. */
 void judge_kinds(struct upcie_dmabuf_segment *segments, u64 count)
 {
-	struct range bar = { 1, 0 };	/* the last one found: mostly all segments are in one */
+	struct range bar = { 1, 0 }; /* the last one found: mostly all segments are in one */
 	u64 i;
 
 	for (i = 0; i < count; i++) {
@@ -105,8 +115,8 @@ void judge_kinds(struct upcie_dmabuf_segment *segments, u64 count)
 			continue;
 		if (holds(&bar, start, last)) {
 			segments[i].kind = UPCIE_DMABUF_KIND_BAR;
-		} else if (region_intersects(start, segments[i].length, IORESOURCE_SYSTEM_RAM, IORES_DESC_NONE) ==
-			   REGION_INTERSECTS) {
+		} else if (region_intersects(start, segments[i].length, IORESOURCE_SYSTEM_RAM,
+					     IORES_DESC_NONE) == REGION_INTERSECTS) {
 			segments[i].kind = UPCIE_DMABUF_KIND_RAM;
 		} else {
 			struct range found;

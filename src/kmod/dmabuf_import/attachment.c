@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attaching to a dma-buf as a PCI function, reading its scatter list, and letting go: when asked, when the exporter
- * revokes it, and when the function leaves.
+ * Attaching to a dma-buf as a PCI function, reading its scatter list, and letting go: when asked,
+ * when the exporter revokes it, and when the function leaves.
  *
- * Locks, outer first: all_imports_lock, the dma-buf's reservation lock. The exporter calls import_invalidate() with the
- * latter held.
+ * Locks, outer first: all_imports_lock, the dma-buf's reservation lock. The exporter calls
+ * import_invalidate() with the latter held.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -49,9 +49,9 @@ static void import_unmap(struct import *import)
 }
 
 /*
- * The memory moves or goes away. The exporter may wait for the mapping to end (vfio does, before a reset), so it ends here
- * and not when userspace has heard of it. Before the mapping was made there is nothing to revoke: pinning itself may move
- * the memory.
+ * The memory moves or goes away. The exporter may wait for the mapping to end (vfio does, before a
+ * reset), so it ends here and not when userspace has heard of it. Before the mapping was made there
+ * is nothing to revoke: pinning itself may move the memory.
  */
 static void import_invalidate(struct dma_buf_attachment *attachment)
 {
@@ -180,7 +180,10 @@ static int import_attach(struct import *import, const struct upcie_dmabuf_import
 	import->pdev = pci_get_domain_bus_and_slot(request->domain, request->bus, devfn);
 	if (!import->pdev)
 		return -ENXIO;
-	/* Takes the device's lock, which a function's removal may hold around the notification: not under ours. */
+	/*
+	 * Takes the device's lock, which a function's removal may hold around the notification: not
+	 * under ours.
+	 */
 	error = reach_all_memory(import->pdev);
 	if (error)
 		return error;
@@ -194,7 +197,8 @@ static int import_attach(struct import *import, const struct upcie_dmabuf_import
 		error = -ENXIO;
 		goto unlock;
 	}
-	attachment = dma_buf_dynamic_attach(import->dmabuf, &import->pdev->dev, &import_attach_ops, import);
+	attachment = dma_buf_dynamic_attach(import->dmabuf, &import->pdev->dev, &import_attach_ops,
+					    import);
 	if (IS_ERR(attachment)) {
 		error = PTR_ERR(attachment);
 		goto unlock;
@@ -227,8 +231,12 @@ struct import *import_create(struct import_file *owner, const struct upcie_dmabu
 	error = import_attach(import, request);
 	if (error)
 		goto destroy;
-	/* The exporter may still be moving the memory to where it said (dma-buf.h, "dynamic importer rules"). */
-	waited = dma_resv_wait_timeout(import->dmabuf->resv, DMA_RESV_USAGE_KERNEL, true, MAX_SCHEDULE_TIMEOUT);
+	/*
+	 * The exporter may still be moving the memory to where it said (dma-buf.h, "dynamic
+	 * importer rules").
+	 */
+	waited = dma_resv_wait_timeout(import->dmabuf->resv, DMA_RESV_USAGE_KERNEL, true,
+				       MAX_SCHEDULE_TIMEOUT);
 	if (waited < 0) {
 		error = waited;
 		goto destroy;
@@ -243,8 +251,8 @@ destroy:
 }
 
 /*
- * A function that is removed loses its IOMMU group, and with that the way to unmap: before that happens, all that is
- * attached as this function is let go of.
+ * A function that is removed loses its IOMMU group, and with that the way to unmap: before that
+ * happens, all that is attached as this function is let go of.
  */
 static int import_pci_event(struct notifier_block *block, unsigned long event, void *data)
 {
@@ -255,7 +263,8 @@ static int import_pci_event(struct notifier_block *block, unsigned long event, v
 	case BUS_NOTIFY_DEL_DEVICE:
 		mutex_lock(&all_imports_lock);
 		if (xa_err(xa_store(&leaving, (unsigned long)pdev, xa_mk_value(1), GFP_KERNEL)))
-			pci_warn(pdev, "upcie_dmabuf_import: no memory to note that the function is leaving\n");
+			pci_warn(pdev, "upcie_dmabuf_import: no memory to note that the function "
+				       "is leaving\n");
 		list_for_each_entry_safe(import, next, &all_imports, node) {
 			if (import->pdev != pdev)
 				continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/upcie_dmabuf_import tells userspace where the bytes of a dma-buf are, as one PCI function sees them. See README.md
- * for what it is good for and dmabuf_import.h for the requests.
+ * /dev/upcie_dmabuf_import tells userspace where the bytes of a dma-buf are, as one PCI function
+ * sees them. See README.md for what it is good for and dmabuf_import.h for the requests.
  */
 #include <linux/compat.h>
 #include <linux/fs.h>
@@ -61,13 +61,13 @@ static int version(void __user *argument)
 
 static bool import_request_is_sound(const struct upcie_dmabuf_import *request)
 {
-	return !request->flags && !request->reserved && request->domain <= INT_MAX && request->bus <= 255 &&
-	       request->device <= 31 && request->function <= 7;
+	return !request->flags && !request->reserved && request->domain <= INT_MAX &&
+	       request->bus <= 255 && request->device <= 31 && request->function <= 7;
 }
 
 /* Under self->lock. Either the caller learns the handle, or there is none. */
-static int hand_out(struct import_file *self, struct import *import, struct upcie_dmabuf_import *answer,
-		    void __user *argument)
+static int hand_out(struct import_file *self, struct import *import,
+		    struct upcie_dmabuf_import *answer, void __user *argument)
 {
 	u32 handle;
 	int error;
@@ -75,8 +75,8 @@ static int hand_out(struct import_file *self, struct import *import, struct upci
 	if (self->count >= UPCIE_DMABUF_MOST_HANDLES)
 		return -EMFILE;
 	/* Cyclic: a handle that was released means nothing for as long as possible. */
-	error = xa_alloc_cyclic(&self->imports, &handle, import, XA_LIMIT(1, INT_MAX), &self->next_handle,
-				GFP_KERNEL_ACCOUNT);
+	error = xa_alloc_cyclic(&self->imports, &handle, import, XA_LIMIT(1, INT_MAX),
+				&self->next_handle, GFP_KERNEL_ACCOUNT);
 	if (error < 0)
 		return error == -EBUSY ? -EMFILE : error;
 	answer->handle = handle;
@@ -132,8 +132,9 @@ static int copy_segments(struct import_file *self, struct upcie_dmabuf_segments 
 	if (READ_ONCE(import->revoked))
 		return -ESTALE;
 	count = min_t(u64, request->capacity, import->segment_count - request->first);
-	if (count && copy_to_user(u64_to_user_ptr(request->entries), import->segments + request->first,
-				  count * sizeof(*import->segments)))
+	if (count &&
+	    copy_to_user(u64_to_user_ptr(request->entries), import->segments + request->first,
+			 count * sizeof(*import->segments)))
 		return -EFAULT;
 	request->written = count;
 	request->total = import->segment_count;
@@ -237,7 +238,8 @@ static void __exit module_end(void)
 module_init(module_begin);
 module_exit(module_end);
 
-MODULE_DESCRIPTION("Tells userspace where the bytes of a dma-buf are, as one PCI function sees them");
+MODULE_DESCRIPTION(
+	"Tells userspace where the bytes of a dma-buf are, as one PCI function sees them");
 MODULE_AUTHOR("The libupcie authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("1");

@@ -14,28 +14,28 @@
 
 /* One open of the device. */
 struct import_file {
-	struct mutex lock;	/* guards the next three, and whoever uses an import found in them */
-	struct xarray imports;	/* by handle */
+	struct mutex lock; /* guards the next three, and whoever uses an import found in them */
+	struct xarray imports; /* by handle */
 	u32 next_handle;
 	unsigned int count;
-	atomic_t revoked;	/* how many of the imports are */
+	atomic_t revoked; /* how many of the imports are */
 	wait_queue_head_t wait;
 };
 
 /* One dma-buf attached as one PCI function. */
 struct import {
-	struct import_file *owner;	/* outlives this */
-	struct list_head node;		/* in all_imports, under all_imports_lock; empty when detached */
+	struct import_file *owner; /* outlives this */
+	struct list_head node; /* in all_imports, under all_imports_lock; empty when detached */
 	struct pci_dev *pdev;
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attachment;
-	struct sg_table *sgt;		/* under the reservation lock; NULL when not mapped */
+	struct sg_table *sgt; /* under the reservation lock; NULL when not mapped */
 	u32 pin;
 	u32 peer_to_peer;
 	u32 addressing;
-	bool revoked;			/* set once, never cleared */
+	bool revoked; /* set once, never cleared */
 	u64 segment_count;
-	struct upcie_dmabuf_segment *segments;	/* a copy, since a revoked mapping is gone at once */
+	struct upcie_dmabuf_segment *segments; /* a copy, since a revoked mapping is gone at once */
 };
 
 /* attachment.c */

@@ -65,7 +65,8 @@ static void buffer_unpin(struct dma_buf_attachment *attachment)
 	buffer->pinned--;
 }
 
-static struct sg_table *buffer_map(struct dma_buf_attachment *attachment, enum dma_data_direction direction)
+static struct sg_table *buffer_map(struct dma_buf_attachment *attachment,
+				   enum dma_data_direction direction)
 {
 	struct buffer *buffer = attachment->dmabuf->priv;
 	struct scatterlist *sg;
@@ -91,7 +92,8 @@ static struct sg_table *buffer_map(struct dma_buf_attachment *attachment, enum d
 	return sgt;
 }
 
-static void buffer_unmap(struct dma_buf_attachment *attachment, struct sg_table *sgt, enum dma_data_direction direction)
+static void buffer_unmap(struct dma_buf_attachment *attachment, struct sg_table *sgt,
+			 enum dma_data_direction direction)
 {
 	struct buffer *buffer = attachment->dmabuf->priv;
 
@@ -133,7 +135,8 @@ static long create(void __user *argument)
 		return -ENOMEM;
 	buffer->manners = request.manners;
 	buffer->count = request.count;
-	buffer->entries = memdup_array_user(u64_to_user_ptr(request.entries), request.count, sizeof(*buffer->entries));
+	buffer->entries = memdup_array_user(u64_to_user_ptr(request.entries), request.count,
+					    sizeof(*buffer->entries));
 	if (IS_ERR(buffer->entries)) {
 		fd = PTR_ERR(buffer->entries);
 		kfree(buffer);
