@@ -6,6 +6,6 @@
 # The importer against an exporter that pins, refuses, fails and moves, as GPU drivers do.
 check "the importer loads" load_own_module upcie_dmabuf_import
 check "the exporter loads" load_own_module upcie_dmabuf_exporter
-check "pinning, moves, ends, kinds, long lists" "$UPCIE_BUILD/tests/vm/dmabuf_import_manners" "$(nvme_bdf b)" "$(nvme_bdf a)"
+check "pinning, moves, ends, kinds, long lists, races" "$UPCIE_BUILD/tests/vm/dmabuf_import_manners" "$(nvme_bdf b)" "$(nvme_bdf a)"
 check "the exporter unloads: nothing of it is held" rmmod upcie_dmabuf_exporter
 check "the importer unloads" rmmod upcie_dmabuf_import

@@ -3,8 +3,10 @@
 // moves, and describes what no other exporter of the VM does. The exporter counts what is attached, pinned and mapped.
 //   dmabuf_import_manners IMPORTER_BDF BAR_BDF
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/mman.h>
@@ -43,8 +45,8 @@ struct Exported {
     }
     void expect_state(std::uint32_t attached, std::uint32_t pinned, std::uint32_t mapped, const char* when) {
         exporter_state now{buffer.fd(), 9, 9, 9};
-        expect(ask(node.get(), EXPORTER_STATE, &now) == 0 && now.attached == attached && now.pinned == pinned &&
-                   now.mapped == mapped,
+        const int error = ask(node.get(), EXPORTER_STATE, &now);
+        expect(error == 0 && now.attached == attached && now.pinned == pinned && now.mapped == mapped,
                fmt::format("{}: {} attached, {} pinned, {} mapped", when, now.attached, now.pinned, now.mapped));
     }
     os::Fd node;
@@ -182,6 +184,50 @@ void check_lists(const dmabuf::PciFunction& as) {
     expect(all, "each is where it was put");
 }
 
+/// Imports, reads and releases by three threads while a fourth moves the memory under them.
+void check_races(const dmabuf::PciFunction& as) {
+    Exported exported{plain};
+    std::atomic<bool> stop{false};
+    std::atomic<int> moves{0};
+    std::atomic<int> whole{0};
+    std::atomic<int> stale{0};
+    std::atomic<int> others{0};
+    std::vector<std::thread> threads;
+    threads.emplace_back([&] {
+        while (!stop) {
+            exporter_state request{exported.buffer.fd(), 0, 0, 0};
+            moves += ask(exported.node.get(), EXPORTER_MOVE, &request) == 0 ? 1 : 0;
+            std::this_thread::yield();
+        }
+    });
+    const auto source = importer();
+    for (int i = 0; i < 3; ++i) {
+        threads.emplace_back([&] {
+            for (int round = 0; round < 1000; ++round) {
+                auto made = source.import(exported.buffer, as);
+                if (!made) {
+                    ++(made.error().is(ESTALE) ? stale : others);
+                    continue;
+                }
+                std::this_thread::yield();
+                const bool revoked = made->revoked().value_or(false);
+                ++(revoked ? stale : whole);
+                others += made->scatter_list().total().value() == 0x4000 && made->release() ? 0 : 1;
+            }
+        });
+    }
+    for (std::size_t i = 1; i < threads.size(); ++i) {
+        threads[i].join();
+    }
+    stop = true;
+    threads[0].join();
+    expect(whole >= 10 && stale >= 10 && moves >= 10 && others == 0,
+           fmt::format("3000 imports under {} moves: {} whole, {} stale, {} otherwise", moves.load(), whole.load(),
+                       stale.load(), others.load()));
+    exported.expect_state(0, 0, 0, "afterwards");
+    expect(source.any_revoked().value_or(true) == false, "no event is left");
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -194,5 +240,6 @@ int main(int argc, char** argv) {
     check_ends(argv[1]);
     check_kinds(argv[1], argv[2]);
     check_lists(as);
+    check_races(as);
     return failures == 0 ? 0 : 1;
 }
