@@ -8,7 +8,8 @@
 # left: console.log, dmesg, and what the cases wrote to /run/out. FILEs default to cases/*.sh beside this script.
 #
 # A case file is bash, sourced in the guest with devices.sh and checks.sh at hand. A line `# boot: OPTIONS` in it gives run.sh
-# options; files with the same line share a boot. The host is the witness of what is on the drives: each line
+# options; files with the same line share a boot. `# module: DIR` has the kernel module in that folder of the checkout built;
+# load_own_module of devices.sh loads it. The host is the witness of what is on the drives: each line
 # `# host before: ARGUMENTS` is an invocation of disk_image.py among the boot's fresh images before it, `# host after: ...`
 # a check after it.
 set -euo pipefail
@@ -49,6 +50,17 @@ host_image() {
   done < <(sed -n "s/^# host $when: *//p" "$@" | sort -u)
 }
 
+# bring_modules FOLDER FILE...: for run_boot, the modules that the files name, built and copied into FOLDER.
+bring_modules() {
+  local folder=$1 name module kernel=()
+  shift
+  case " ${options[*]} ${needed[*]} " in *' --kasan '*) kernel=(--kasan) ;; esac
+  rm -rf "$folder" && mkdir -p "$folder"
+  while IFS= read -r name; do
+    module=$("$vm_dir/module.sh" "${kernel[@]}" "$vm_dir/../../$name") && cp "$module" "$folder/" || fail "module $name" "it does not build"
+  done < <(sed -n 's/^# module: *//p' "$@" | sort -u)
+}
+
 # run_boot NUMBER NEEDS FILE...: one boot with its cases, and the host's part before and after it.
 run_boot() {
   local number=$1 needs=$2 started=$SECONDS status=0 needed disks
@@ -58,6 +70,7 @@ run_boot() {
   disks=$(realpath -m "$out/boot$number/disks")
   rm -rf "$disks" && mkdir -p "$disks"
   host_image before "$disks" "$@"
+  bring_modules "$out/boot$number/modules" "$@"
   "$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 300 "${options[@]}" "${needed[@]}" -- \
     bash "$vm_dir/guest/cases.sh" "$@" || status=$?
   # 0 and 1 are cases.sh's own; anything else means that some checks never ran.

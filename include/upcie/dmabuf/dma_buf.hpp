@@ -15,7 +15,7 @@ namespace upcie::dmabuf {
 /// What the kernel says of a dma-buf in /proc/self/fdinfo (Documentation/driver-api/dma-buf.rst).
 struct Facts {
     ByteCount size;
-    std::string exporter; ///< "udmabuf", "vfio_pci", "nv_dmabuf", "amdgpu"
+    std::string exporter; ///< "udmabuf", "vfio_pci_core", "nv_dmabuf", "amdgpu"
     std::string name;     ///< as set by DMA_BUF_SET_NAME; mostly empty
 };
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# boot: --ivshmem 16M
+# boot: --cpu EPYC --ivshmem 16M
 # Fake VRAM: a drive reads straight into another device's BAR, which the host sees as a file.
 # host before: fill-stamps a1.img --size 64M --seed 4711 --range 16384:4096
 # host after: check-stamps ../ivshmem --seed 4711 --range 16384:2048 --first 16384

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# boot: --iommu off --ivshmem 16M
+# boot: --iommu off --cpu EPYC --memory 4096 --ivshmem 16M --append slub_debug=FZP
 # The same by physical addresses, which IOMMU_IOAS_NOIOMMU_GET_PA gives: the BAR's own on the bus.
 # host before: fill-stamps a1.img --size 64M --seed 4711 --range 16384:4096
 # host after: check-stamps ../ivshmem --seed 4711 --range 16384:2048 --first 16384

@@ -17,7 +17,7 @@ run_case() (
 )
 
 # What the kernel complained of by itself; a case that provokes a complaint can empty the log with `dmesg --clear`.
-kernel_is_content() { ! dmesg | grep -E 'BUG:|WARNING:|Oops|KASAN|UBSAN|general protection|possible (circular|recursive) locking'; }
+kernel_is_content() { ! dmesg | grep -E 'BUG:|BUG [a-z]|WARNING:|Oops|KASAN|UBSAN|general protection|possible (circular|recursive) locking'; }
 
 for file in "$@"; do
   echo "# ${file##*/}"

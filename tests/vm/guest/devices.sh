@@ -22,6 +22,12 @@ load_module() {
 
 unload_module() { modprobe -d /run/vm/modules -r "$1" || vm_fault "cannot unload $1"; }
 
+# load_own_module NAME: the one that the case's `# module:` line had built.
+load_own_module() {
+  local message
+  message=$(insmod "/run/out/modules/$1.ko" 2>&1) || vm_fault "insmod $1.ko: $message"
+}
+
 # iommufd and vfio, both the cdev and the group with type1. `load_vfio noiommu` allows devices without an IOMMU.
 load_vfio() {
   local parameters=()

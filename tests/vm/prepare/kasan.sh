@@ -6,6 +6,15 @@
 kasan_must_have=(KASAN=y PROVE_LOCKING=y IOMMUFD=m VFIO_DEVICE_CDEV=y VFIO_NOIOMMU=y VFIO_PCI_DMABUF=y VFIO_CONTAINER=y
   INTEL_IOMMU=y UDMABUF=y DMABUF_HEAPS_SYSTEM=y UIO_PCI_GENERIC=m BLK_DEV_NVME=m 9P_FS=y VIRTIO_CONSOLE=y HUGETLBFS=y)
 
+# keep_headers SOURCE BUILD DIR: of a built kernel, what an external module needs, laid out in DIR as Debian's header packages are.
+keep_headers() {
+  local source=$1 build=$2 common=$3/usr/src/linux-headers-kasan-common flavour=$3/usr/src/linux-headers-kasan-amd64
+  mkdir -p "$common" "$flavour"
+  (cd "$source" && find Makefile Kbuild include scripts arch/x86/include arch/x86/Makefile* -type f -print0 | cpio --quiet -0pdm "$common")
+  (cd "$build" && find .config Makefile Module.symvers include scripts arch/x86/include tools/objtool/objtool -type f \
+    ! -name '*.o' ! -name '.*.cmd' -print0 2> /dev/null | cpio --quiet -0pdm "$flavour")
+}
+
 prepare_kasan() {
   local kernel=$1 scratch=$2 result=$3 source=$2/source build=$2/build series version option
   need flex=flex bison=bison bc=bc perl=perl
@@ -39,6 +48,7 @@ prepare_kasan() {
   "${make[@]}" INSTALL_MOD_PATH="$result/modules" INSTALL_MOD_STRIP=1 modules_install > /dev/null
   rm -f "$result"/modules/lib/modules/*/{build,source}
   "${make[@]}" kernelrelease > "$result/release"
+  keep_headers "$source" "$build" "$result/headers"
   cp "$build/arch/x86/boot/bzImage" "$result/kernel"
   unpack_kernel "$result/kernel"
   make_initramfs "$result/modules" "$result/initramfs.cpio"
