@@ -18,6 +18,8 @@ level_vm() {
         sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$out/suite.log" | tail -1
     ) || true
     count "$passed" "$failed" "$skipped"
+    one "the project's declarations of kernel interfaces are those of the VM's kernel headers" \
+        "$top/tests/uapi/check.sh" "$("$top/tests/vm/prepare.sh" --uapi)"
     say "reports and logs: $out"
 }
 
