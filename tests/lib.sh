@@ -105,6 +105,10 @@ configure() {
 # measured has a folder of its own (tests/levels/bench.sh).
 configure_native() { configure build -Doptimization=0 -Ddebug=false; }
 
+# For folders where everything is compiled anyway: several files at a time, in a third of the time. That each file stands
+# by itself, build/ shows.
+unity=(-Dunity=on -Dunity_size=6)
+
 # compile DIR TARGET...: quiet when all goes well.
 compile() {
     local dir=$top/$1

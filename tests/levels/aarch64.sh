@@ -63,7 +63,7 @@ cpu_family = 'aarch64'
 cpu = 'cortex-a72'
 endian = 'little'
 EOF
-    configure build-aarch64 --cross-file "$cross" -Ddefault_library=static -Doptimization=1 -Ddebug=false \
+    configure build-aarch64 --cross-file "$cross" "${unity[@]}" -Ddefault_library=static -Doptimization=1 -Ddebug=false \
         -Dbenchmarks=false
     programs=$(test_programs build-aarch64 unit conformance)
     # shellcheck disable=SC2086 # one target a word

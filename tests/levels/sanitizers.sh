@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# asan, tsan: the unit tests, built by clang, which compiles them in half of GCC's time, and not optimised, which saves a third again.
+# asan, tsan: the unit tests, built by clang, which compiles them in half of GCC's time, and not optimised, which saves a
+# third again.
 
 # sanitized DIR SANITIZERS FLAGS OPTION...: sets the build folder up, builds the test programs and runs them.
 sanitized() {
@@ -17,7 +18,7 @@ configure_sanitized() {
     local dir=$1 sanitizers=$2 flags=$3
     shift 3
     CXX="ccache clang++-14" configure "$dir" -Db_sanitize="$sanitizers" -Db_lundef=false -Ddefault_library=static \
-        -Doptimization=0 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only $flags" "$@"
+        "${unity[@]}" -Doptimization=0 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only $flags" "$@"
 }
 
 # The fuzzers come out of the same build, so it has their instrumentation too.

@@ -9,8 +9,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
 /// Lets the device itself say whether the secondary's mappings lead to memory: queues in the secondary's own memory
 /// (mapped by file), data to its own (by address) and to the shared memory (mapped by the primary).
 void ask_the_device(Report& report, const Requests& requests, const Delegation& given, const SharedMemory& own,

@@ -20,7 +20,7 @@ namespace {
 
 using namespace upcie::literals;
 
-constexpr ByteCount page = 4_KiB;
+constexpr ByteCount host_page = 4_KiB;
 
 /// Frees at the end.
 class Owned {
@@ -202,14 +202,14 @@ void Asking::look_at_small() {
         }
         const std::string name = fmt::format("small{}", small_);
         const std::uint64_t base = one->base().value();
-        const std::uint64_t inside = base % page.value();
-        const std::uint64_t end = (base + size.value() + page.value() - 1) / page.value() * page.value();
+        const std::uint64_t inside = base % host_page.value();
+        const std::uint64_t end = (base + size.value() + host_page.value() - 1) / host_page.value() * host_page.value();
         ++small_;
         inside_pages_ += inside != 0 ? 1U : 0U;
         report_.observe(name + ".size", size.value(), "bytes");
         report_.observe(name + ".offset_in_page", inside, "bytes");
         look_at_recovery(name, *one);
-        const ByteCount whole_pages{(size.value() + page.value() - 1) / page.value() * page.value()};
+        const ByteCount whole_pages{(size.value() + host_page.value() - 1) / host_page.value() * host_page.value()};
         const auto at_base = runtime_.export_range(one->base(), whole_pages);
         if (at_base) {
             report_.outcome(name + ".export_from_base", 0);
@@ -230,13 +230,13 @@ void Asking::look_at_small() {
 }
 
 void Asking::look_at_refusals(const Owned& first, const Owned& second) {
-    refusal("unaligned_start", first.base() + 512_B, page, "base + 512");
+    refusal("unaligned_start", first.base() + 512_B, host_page, "base + 512");
     refusal("unaligned_length", first.base(), 5000_B, "5000 bytes");
     refusal("no_bytes", first.base(), 0_B, "");
-    refusal("past_the_end", first.base() + (first.size() - page), 1_GiB, "from the last page");
+    refusal("past_the_end", first.base() + (first.size() - host_page), 1_GiB, "from the last page");
     const Owned& low = first.base() < second.base() ? first : second;
     const Owned& high = first.base() < second.base() ? second : first;
-    refusal("two_allocations", low.base(), (high.base() - low.base()) + page, "from one into the other");
+    refusal("two_allocations", low.base(), (high.base() - low.base()) + host_page, "from one into the other");
 }
 
 void Asking::judge() {

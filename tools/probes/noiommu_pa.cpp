@@ -15,7 +15,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t huge_page = 2 * 1024 * 1024;
 constexpr std::uint64_t unknown = ~std::uint64_t{0};
 

@@ -16,6 +16,9 @@
 
 namespace upcie::probes {
 
+/// Bytes: the smallest page of the machines that these probes run on, and the kernel's unit of mapping there.
+constexpr std::uint64_t page = 4096;
+
 /// What a system call answered: its errno (0: success) and, on success, what it gave.
 template <class T>
 struct Answered {

@@ -9,7 +9,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
 /// Where the second process maps its memory, in its own IOAS: nothing of the first's lies there (the kernel gives
 /// addresses from below, and the first maps less than this).
 constexpr std::uint64_t trap_iova = std::uint64_t{1} << 30;

@@ -11,7 +11,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t huge_page = 2 * 1024 * 1024;
 constexpr std::uint64_t length = 4 * page;
 constexpr std::uint64_t msi_window = 0xfee00000; // x86: writes there are interrupts, never memory

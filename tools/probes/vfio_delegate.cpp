@@ -20,8 +20,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
 /// Waits until the process is no more than a name: gone, or a zombie, whose descriptors and memory are gone too.
 /// Error: ETIMEDOUT.
 Result<void> wait_for_exit(os::System& system, pid_t pid, std::chrono::milliseconds patience) {

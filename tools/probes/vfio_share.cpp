@@ -15,7 +15,6 @@ namespace upcie::probes {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t primarys_word = 0x7072696d61727921;
 constexpr std::uint64_t secondarys_word = 0x7365636f6e642121;
 

@@ -12,7 +12,7 @@ namespace upcie::cli {
 
 namespace {
 
-struct Options {
+struct BenchOptions {
     DeviceChoice device;
     std::uint32_t depth = 32;
     unsigned queues = 1;
@@ -30,7 +30,7 @@ struct Options {
 
 using Workers = std::vector<std::unique_ptr<BenchWorker>>;
 
-ExitCode usage(Report& report, const Options& options, std::string hint) {
+ExitCode usage(Report& report, const BenchOptions& options, std::string hint) {
     return report.fail(fail(EINVAL, "bench", options.device.name, std::move(hint)).value(), ExitCode::usage);
 }
 
@@ -43,7 +43,7 @@ std::uint64_t finished(const Workers& workers) {
 }
 
 /// Runs every worker in a thread of its own for the time asked; answers the seconds that really passed.
-double run_workers(Context& context, const Workers& workers, const Options& options) {
+double run_workers(Context& context, const Workers& workers, const BenchOptions& options) {
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
     Progress progress{context.err, Progress::on_terminal()};
@@ -86,7 +86,7 @@ Json latency_json(const Histogram& latency) {
                 {"max", latency.most()}};
 }
 
-ExitCode conclude(Report& report, const Workers& workers, const Options& options, const BenchLoad& load,
+ExitCode conclude(Report& report, const Workers& workers, const BenchOptions& options, const BenchLoad& load,
                   double seconds) {
     Histogram latency;
     std::uint64_t failed = 0;
@@ -131,7 +131,7 @@ ExitCode conclude(Report& report, const Workers& workers, const Options& options
     return report.finish();
 }
 
-ExitCode bench(Context& context, const Options& options) {
+ExitCode bench(Context& context, const BenchOptions& options) {
     Report report{context, "bench"};
     if (options.write) {
         if (const auto allowed = allow_destruction(options.device, options.destructive, "bench --write"); !allowed) {
@@ -203,7 +203,7 @@ ExitCode bench(Context& context, const Options& options) {
 } // namespace
 
 void add_bench(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<BenchOptions>();
     auto* command = app.add_subcommand("bench", "Measure I/Os a second, bandwidth and latency");
     add_device_options(*command, options->device);
     add_namespace_option(*command, options->device);

@@ -10,7 +10,7 @@ namespace upcie::cli {
 
 namespace {
 
-struct Options {
+struct BindOptions {
     std::string device;
     std::string driver = "vfio-pci";
     bool force = false;
@@ -25,7 +25,7 @@ Json text_or_null(const std::string& text) {
     return text.empty() ? Json{} : Json(text);
 }
 
-ExitCode bind(Context& context, const Options& options) {
+ExitCode bind(Context& context, const BindOptions& options) {
     Report report{context, "bind"};
     const auto function = find_pci_function(context, options.device);
     if (!function) {
@@ -56,7 +56,7 @@ ExitCode bind(Context& context, const Options& options) {
     return report.finish();
 }
 
-ExitCode unbind(Context& context, const Options& options) {
+ExitCode unbind(Context& context, const BindOptions& options) {
     Report report{context, "unbind"};
     const auto function = find_pci_function(context, options.device);
     if (!function) {
@@ -78,7 +78,7 @@ ExitCode unbind(Context& context, const Options& options) {
 } // namespace
 
 void add_bind(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<BindOptions>();
     auto* command =
         app.add_subcommand("bind", "Take a function from its kernel driver and bind it to one for user space");
     command->add_option("device", options->device, "PCI address or vfio cdev")->required()->type_name("DEVICE");
@@ -90,7 +90,7 @@ void add_bind(CLI::App& app, Context& context, Action& action) {
 }
 
 void add_unbind(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<BindOptions>();
     auto* command = app.add_subcommand("unbind", "Give a function back to the driver that the kernel would choose");
     command->add_option("device", options->device, "PCI address or vfio cdev")->required()->type_name("DEVICE");
     command->add_flag("--force", options->force, "Also when its disks are mounted or in use: their data are at risk");

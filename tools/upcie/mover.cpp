@@ -15,7 +15,7 @@ namespace upcie::cli {
 namespace {
 
 constexpr std::chrono::seconds suspicious_silence{1};
-constexpr std::chrono::milliseconds interrupt_wait{100};
+constexpr std::chrono::milliseconds completion_wait{100};
 
 std::chrono::nanoseconds nanoseconds(double seconds) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>{seconds});
@@ -242,7 +242,7 @@ Result<void> Mover::wait() {
         controller_->function()->pause();
         return {};
     }
-    const auto fired = queue_->wait_for_interrupt(*system_, interrupt_wait);
+    const auto fired = queue_->wait_for_interrupt(*system_, completion_wait);
     if (!fired && !fired.error().is(EINTR)) {
         return tl::unexpected{fired.error()};
     }

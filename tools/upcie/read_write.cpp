@@ -19,7 +19,7 @@ namespace upcie::cli {
 
 namespace {
 
-struct Options {
+struct CopyOptions {
     DeviceChoice device;
     MoveOptions move;
     std::uint64_t lba = 0;
@@ -37,13 +37,13 @@ struct Work {
     BlockRange range;
 };
 
-nvme::ControllerOptions controller_options(const Options& options) {
+nvme::ControllerOptions controller_options(const CopyOptions& options) {
     nvme::ControllerOptions controller;
     controller.interrupt_vectors = vectors_for(options.move.interrupt, 1);
     return controller;
 }
 
-Outcome<Work> prepare(Context& context, Report& report, const Options& options) {
+Outcome<Work> prepare(Context& context, Report& report, const CopyOptions& options) {
     auto session = open_session(context, report, options.device, controller_options(options));
     if (!session) {
         return tl::unexpected{std::move(session.error())};
@@ -110,7 +110,7 @@ class Ascending {
     nvme::IoOpcode opcode_;
 };
 
-ExitCode read(Context& context, Options options) {
+ExitCode read(Context& context, CopyOptions options) {
     Report report{context, "read"};
     const bool to_file = !options.file.empty();
     if (!to_file) {
@@ -185,7 +185,7 @@ ExitCode read(Context& context, Options options) {
     return report.finish();
 }
 
-ExitCode write(Context& context, const Options& options) {
+ExitCode write(Context& context, const CopyOptions& options) {
     Report report{context, "write"};
     if (options.file.empty() == options.pattern.empty()) {
         return report.fail(fail(EINVAL, "write", options.device.name, "Say --input FILE or --pattern PATTERN.").value(),
@@ -258,7 +258,7 @@ ExitCode write(Context& context, const Options& options) {
 } // namespace
 
 void add_read(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CopyOptions>();
     auto* command = app.add_subcommand("read", "Read blocks into a file, or show them");
     add_device_options(*command, options->device);
     add_namespace_option(*command, options->device);
@@ -273,7 +273,7 @@ void add_read(CLI::App& app, Context& context, Action& action) {
 }
 
 void add_write(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CopyOptions>();
     auto* command = app.add_subcommand("write", "Write blocks from a file or a pattern (destroys what was there)");
     add_device_options(*command, options->device);
     add_namespace_option(*command, options->device);

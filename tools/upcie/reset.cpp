@@ -9,12 +9,12 @@ namespace upcie::cli {
 
 namespace {
 
-struct Options {
+struct ResetOptions {
     DeviceChoice device;
     bool function = false;
 };
 
-ExitCode reset(Context& context, const Options& options) {
+ExitCode reset(Context& context, const ResetOptions& options) {
     Report report{context, "reset"};
     const auto started = std::chrono::steady_clock::now();
     if (options.function) {
@@ -51,7 +51,7 @@ ExitCode reset(Context& context, const Options& options) {
 } // namespace
 
 void add_reset(CLI::App& app, Context& context, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ResetOptions>();
     auto* command = app.add_subcommand("reset", "Reset a controller and see that it comes up again");
     add_device_options(*command, options->device);
     command->add_flag("--function", options->function,

@@ -17,7 +17,7 @@ namespace {
 using testing::_;
 using testing::HasSubstr;
 
-constexpr int device = 42;
+constexpr int device_number = 42;
 
 /// A kernel that answers VFIO_DEVICE_GET_REGION_INFO with bytes that the test chooses.
 class RegionInfo : public testing::Test {
@@ -27,7 +27,7 @@ class RegionInfo : public testing::Test {
             uapi::vfio_region_info_flag_read | uapi::vfio_region_info_flag_write | uapi::vfio_region_info_flag_mmap;
         head_.size = 0x4000;
         head_.offset = 0;
-        ON_CALL(system_, ioctl(device, uapi::vfio_device_get_region_info, _))
+        ON_CALL(system_, ioctl(device_number, uapi::vfio_device_get_region_info, _))
             .WillByDefault([this](int, unsigned long, void* argument) {
                 uapi::VfioRegionInfo asked{};
                 std::memcpy(&asked, argument, sizeof(asked));
@@ -65,7 +65,7 @@ class RegionInfo : public testing::Test {
             append(area);
         }
     }
-    Result<Region> ask() { return get_region(system_, device, 0, "0000:01:00.0"); }
+    Result<Region> ask() { return get_region(system_, device_number, 0, "0000:01:00.0"); }
     void expect_malformed() {
         const auto region = ask();
         ASSERT_FALSE(region);
@@ -173,7 +173,7 @@ TEST_F(RegionInfo, AKernelThatAlwaysWantsMoreIsNotFollowedForEver) {
 }
 
 TEST_F(RegionInfo, BeforeTheBindTheHintSaysSo) {
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_get_region_info, _)).WillOnce(test::fails_with(EINVAL));
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_get_region_info, _)).WillOnce(test::fails_with(EINVAL));
     const auto region = ask();
     ASSERT_FALSE(region);
     EXPECT_TRUE(region.error().is(EINVAL));
@@ -188,44 +188,46 @@ class Requests : public testing::Test {
 
 TEST_F(Requests, InterruptsCarryTheEventfds) {
     const std::array fds{7, -1, 9};
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_set_irqs, _)).WillOnce([](int, unsigned long, void* argument) {
-        uapi::VfioIrqSet set{};
-        std::memcpy(&set, argument, sizeof(set));
-        EXPECT_EQ(set.argsz, sizeof(set) + 12);
-        EXPECT_EQ(set.flags, uapi::vfio_irq_set_data_eventfd | uapi::vfio_irq_set_action_trigger);
-        EXPECT_EQ(set.index, uapi::vfio_pci_msix_irq_index);
-        EXPECT_EQ(set.start, 0U);
-        EXPECT_EQ(set.count, 3U);
-        std::array<std::int32_t, 3> given{};
-        std::memcpy(given.data(), static_cast<std::byte*>(argument) + sizeof(set), sizeof(given));
-        EXPECT_THAT(given, testing::ElementsAre(7, -1, 9));
-        return 0;
-    });
-    EXPECT_TRUE(set_interrupts(system_, device, InterruptKind::msix, fds, "x"));
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_set_irqs, _))
+        .WillOnce([](int, unsigned long, void* argument) {
+            uapi::VfioIrqSet set{};
+            std::memcpy(&set, argument, sizeof(set));
+            EXPECT_EQ(set.argsz, sizeof(set) + 12);
+            EXPECT_EQ(set.flags, uapi::vfio_irq_set_data_eventfd | uapi::vfio_irq_set_action_trigger);
+            EXPECT_EQ(set.index, uapi::vfio_pci_msix_irq_index);
+            EXPECT_EQ(set.start, 0U);
+            EXPECT_EQ(set.count, 3U);
+            std::array<std::int32_t, 3> given{};
+            std::memcpy(given.data(), static_cast<std::byte*>(argument) + sizeof(set), sizeof(given));
+            EXPECT_THAT(given, testing::ElementsAre(7, -1, 9));
+            return 0;
+        });
+    EXPECT_TRUE(set_interrupts(system_, device_number, InterruptKind::msix, fds, "x"));
 }
 
 TEST_F(Requests, APositiveAnswerToSetIrqsIsAFailure) {
     const std::array fds{7, 8, 9};
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_set_irqs, _)).WillOnce(testing::Return(2));
-    const auto done = set_interrupts(system_, device, InterruptKind::msix, fds, "x");
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_set_irqs, _)).WillOnce(testing::Return(2));
+    const auto done = set_interrupts(system_, device_number, InterruptKind::msix, fds, "x");
     ASSERT_FALSE(done) << "the kernel enabled none and says how many it could";
     EXPECT_TRUE(done.error().is(ENOSPC));
     EXPECT_THAT(done.error().message(), HasSubstr("has 2"));
 }
 
 TEST_F(Requests, DisablingSendsNoData) {
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_set_irqs, _)).WillOnce([](int, unsigned long, void* argument) {
-        const auto* set = static_cast<uapi::VfioIrqSet*>(argument);
-        EXPECT_EQ(set->flags, uapi::vfio_irq_set_data_none | uapi::vfio_irq_set_action_trigger);
-        EXPECT_EQ(set->count, 0U);
-        return 0;
-    });
-    EXPECT_TRUE(clear_interrupts(system_, device, InterruptKind::msix, "x"));
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_set_irqs, _))
+        .WillOnce([](int, unsigned long, void* argument) {
+            const auto* set = static_cast<uapi::VfioIrqSet*>(argument);
+            EXPECT_EQ(set->flags, uapi::vfio_irq_set_data_none | uapi::vfio_irq_set_action_trigger);
+            EXPECT_EQ(set->count, 0U);
+            return 0;
+        });
+    EXPECT_TRUE(clear_interrupts(system_, device_number, InterruptKind::msix, "x"));
 }
 
 TEST_F(Requests, HotResetInfoGrowsItsBuffer) {
     constexpr std::uint32_t count = 20;
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_get_pci_hot_reset_info, _))
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_get_pci_hot_reset_info, _))
         .Times(2)
         .WillRepeatedly([](int, unsigned long, void* argument) {
             auto* head = static_cast<uapi::VfioPciHotResetInfo*>(argument);
@@ -244,7 +246,7 @@ TEST_F(Requests, HotResetInfoGrowsItsBuffer) {
             }
             return 0;
         });
-    const auto info = get_hot_reset_info(system_, device, "x");
+    const auto info = get_hot_reset_info(system_, device_number, "x");
     ASSERT_TRUE(info) << info.error().message();
     ASSERT_EQ(info->affected.size(), count);
     EXPECT_EQ(info->affected[19].bdf, (pci::Bdf{1, 2, 2, 3}));
@@ -255,25 +257,25 @@ TEST_F(Requests, HotResetInfoGrowsItsBuffer) {
 }
 
 TEST_F(Requests, HotResetInfoDoesNotBelieveALargerCountThanItsRoom) {
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_get_pci_hot_reset_info, _))
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_get_pci_hot_reset_info, _))
         .WillOnce([](int, unsigned long, void* argument) {
             static_cast<uapi::VfioPciHotResetInfo*>(argument)->count = 1000000;
             return 0;
         });
-    const auto info = get_hot_reset_info(system_, device, "x");
+    const auto info = get_hot_reset_info(system_, device_number, "x");
     ASSERT_FALSE(info);
     EXPECT_TRUE(info.error().is(EPROTO));
 }
 
 TEST_F(Requests, HotResetThroughACdevSendsNoDescriptors) {
-    EXPECT_CALL(system_, ioctl(device, uapi::vfio_device_pci_hot_reset, _))
+    EXPECT_CALL(system_, ioctl(device_number, uapi::vfio_device_pci_hot_reset, _))
         .WillOnce([](int, unsigned long, void* argument) {
             const auto* request = static_cast<uapi::VfioPciHotReset*>(argument);
             EXPECT_EQ(request->count, 0U);
             EXPECT_EQ(request->argsz, sizeof(*request));
             return 0;
         });
-    EXPECT_TRUE(hot_reset(system_, device, {}, "x"));
+    EXPECT_TRUE(hot_reset(system_, device_number, {}, "x"));
 }
 
 } // namespace
