@@ -41,9 +41,9 @@ class TransferMemory {
     [[nodiscard]] static Result<TransferMemory>
     allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space, ByteCount size);
 
-    /// A BAR as the memory, from its beginning: "bar:0000:02:00.0:2". Takes `wanted` bytes, or what whole pieces of `piece`
-    /// bytes the BAR has room for. Errors: EINVAL (another form of text), ENOTSUP (the device is not vfio's), ENOSPC (no
-    /// room for one piece), and those of open_function and memory::register_bar.
+    /// A BAR as the memory, from its beginning: "bar:0000:02:00.0:2". Takes `wanted` bytes, or what whole pieces of
+    /// `piece` bytes the BAR has room for. Errors: EINVAL (another form of text), ENOTSUP (the device is not vfio's),
+    /// ENOSPC (no room for one piece), and those of open_function and memory::register_bar.
     [[nodiscard]] static Result<TransferMemory> in_bar(os::System& system,
                                                        const std::shared_ptr<iommu::AddressSpace>& space,
                                                        std::string_view spec, ByteCount wanted, ByteCount piece);
