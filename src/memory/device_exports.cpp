@@ -5,7 +5,10 @@
 #include <cerrno>
 #include <limits>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+
+#include <upcie/dmabuf/dma_buf.hpp>
 
 namespace upcie::memory {
 
@@ -100,6 +103,28 @@ std::size_t DeviceExports::live_count() const {
     const std::lock_guard lock{mutex_};
     return static_cast<std::size_t>(
         std::count_if(exports_.begin(), exports_.end(), [](const auto& one) { return !one.second.expired(); }));
+}
+
+DeviceExports::Importer import_by_kernel(os::System& system, std::shared_ptr<const dmabuf::Importer> importer,
+                                         dmabuf::PciFunction function) {
+    return [&system, importer = std::move(importer),
+            function](const gpu::Export& exported) -> Result<DeviceExports::Import> {
+        // The export keeps its own descriptor; the kernel holds the memory for the import.
+        const int copy = system.fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) {
+            return fail(errno, "duplicate a descriptor", "an export", "The export holds none, or there are too many.");
+        }
+        const auto buffer = dmabuf::DmaBuf::adopt(system, os::Fd{system, copy});
+        if (!buffer) {
+            return tl::unexpected{buffer.error()};
+        }
+        auto made = importer->import(*buffer, function);
+        if (!made) {
+            return tl::unexpected{std::move(made.error())};
+        }
+        dmabuf::ScatterList bus = made->scatter_list();
+        return DeviceExports::Import{std::move(bus), std::make_shared<dmabuf::Import>(std::move(*made))};
+    };
 }
 
 } // namespace upcie::memory

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <utility>
 
+#include <upcie/dmabuf/importer.hpp>
 #include <upcie/dmabuf/scatter_list.hpp>
 #include <upcie/gpu/runtime.hpp>
+#include <upcie/os/system.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
 
@@ -65,5 +67,12 @@ class DeviceExports {
     /// By base and size: memory that was freed and allocated anew has another export.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<const DeviceExport>> exports_;
 };
+
+/// An importer for DeviceExports::Options, by the kernel module (src/kmod/dmabuf_import): attaches to each export as
+/// `function`, which is the one whose DMA will go there, and keeps it attached as long as the export is in use. Only
+/// physical addresses come out of it. `system` and `importer` are kept. Errors: those of DmaBuf::adopt (the export is
+/// no real dma-buf) and dmabuf::Importer::import.
+[[nodiscard]] DeviceExports::Importer
+import_by_kernel(os::System& system, std::shared_ptr<const dmabuf::Importer> importer, dmabuf::PciFunction function);
 
 } // namespace upcie::memory
