@@ -40,6 +40,22 @@ expect 0 'seed 0x2a (taken from LBA 0)' verify "$disk" --blocks 64 --read-only
 printf 'x' | dd of="$work/disk" bs=1 seek=$((9 * 512 + 77)) conv=notrunc status=none
 expect 3 'LBA 9 is corrupt: 1 of 512 bytes differ, the first at byte 77' verify "$disk" --blocks 64 --read-only
 
+# A descriptor that the caller closed must not become a file of ours, for the text would go there.
+for closed in '2>&-' '>&-' '<&- >&- 2>&-'; do
+    for command in 'identify sim:size=1M' 'write sim:size=1M --pattern ones' 'verify sim:size=1M --blocks 64' 'read sim:size=1M --blocks 8'; do
+        status=0
+        timeout 20 bash -c "'$upcie' $command $closed" >"$work/out" 2>"$work/err" || status=$?
+        [ "$status" -eq 0 ] || { echo "FAIL: upcie $command $closed ends with $status"; failed=1; }
+    done
+done
+# Output that cannot be written is no success.
+for command in 'identify sim:' 'identify sim: --json' 'list --all' '--help'; do
+    status=0
+    # shellcheck disable=SC2086
+    "$upcie" $command >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 1 ] || { echo "FAIL: upcie $command >/dev/full ends with $status"; failed=1; }
+done
+
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do
     if command -v "$shell" >/dev/null; then

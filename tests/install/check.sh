@@ -36,7 +36,14 @@ if ! meson install -C "$build" --no-rebuild --quiet --destdir "$stage" >"$stage.
     exit 1
 fi
 
-nothing_outside_prefix() { [[ -z $(find "$stage" -type f -not -path "$stage$prefix/*" | tee /dev/stderr) ]]; }
+nothing_outside_prefix() {
+    local foreign
+    foreign=$(find "$stage" -type f -not -path "$stage$prefix/*")
+    [[ -z $foreign ]] || {
+        echo "$foreign"
+        return 1
+    }
+}
 check "nothing is installed outside $prefix" nothing_outside_prefix
 
 every_header_installed() { diff -r "$here/../../include/upcie" "$stage$prefix/include/upcie"; }

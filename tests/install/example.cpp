@@ -7,7 +7,10 @@
 
 using namespace upcie;
 
-int main(int, char** argv) try {
+int main(int argc, char** argv) try {
+    if (argc != 3) {
+        return 2;
+    }
     os::System& system = os::real_system();
     std::shared_ptr<pci::Function> function = open_function(system, argv[1]).value();
     auto controller = nvme::Controller::open(system, function).value();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "command.hpp"
 
+#include "../standard_descriptors.hpp"
+
 #include <cstdio>
 
 namespace upcie::probes {
@@ -14,6 +16,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+    if (!hold_standard_descriptors()) {
+        return 1;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -24,8 +29,10 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
 
 int print_report(const Report& report, bool json) {
     const std::string text = json ? report.json().dump(2) + "\n" : report.text();
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        std::perror("write to standard output");
+        return 1;
+    }
     return report.exit_status();
 }
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstdio>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <ostream>
+#include <string>
+#include <string_view>
 
 #include "commands.hpp"
 #include "version.hpp"
@@ -14,6 +19,65 @@ constexpr const char* after_the_help =
     "(sim:size=1G,lba=4096).\n\n"
     "Exit status: 0 done; 1 the operation failed; 2 wrong usage; 3 the data is not what it should be;\n"
     "4 something that has to be there first is missing. See upcie(1).";
+
+bool is_number(const std::string& text) {
+    const bool hexadecimal = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    const std::string_view digits = std::string_view{text}.substr(hexadecimal ? 2 : 0);
+    // 010 is eight to some and ten to others.
+    if (digits.empty() || (!hexadecimal && digits.size() > 1 && digits[0] == '0')) {
+        return false;
+    }
+    std::uint64_t value = 0;
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, hexadecimal ? 16 : 10);
+    return problem == std::errc{} && end == digits.data() + digits.size();
+}
+
+/// CLI11 takes "" for 0, -1 for 2^64-1, and what is too large for the largest that fits; a range check lets "nan" pass.
+/// On a command that overwrites a drive none of that may be. What an option takes, its type name says.
+void check_values(CLI::App& app) {
+    for (CLI::Option* const option : app.get_options()) {
+        const std::string name = option->get_type_name();
+        const std::string type = name.substr(0, name.find(':'));
+        const std::string shown = option->get_name();
+        const bool number = type == "N" || type == "LBA";
+        const bool size = type == "BYTES";
+        const bool seconds = type == "SECONDS" || type == "S";
+        if (option->get_items_expected_max() == 0) {
+            continue; // a flag
+        }
+        // A transformation comes before the option's own checks.
+        option->transform(CLI::Validator{
+            [=](std::string& text) {
+                if (text.empty()) {
+                    return shown + ": the value is empty";
+                }
+                if (number && !is_number(text)) {
+                    return shown + ": '" + text + "' is no number from 0 to 2^64-1 (decimal, or 0x and hexadecimal)";
+                }
+                if ((size || seconds) && (text[0] < '0' || text[0] > '9') && text[0] != '.') {
+                    return shown + ": '" + text + "' does not begin with a digit";
+                }
+                return std::string{};
+            },
+            ""});
+    }
+    for (CLI::App* const subcommand : app.get_subcommands({})) {
+        check_values(*subcommand);
+    }
+}
+
+/// Wrong usage as a document, for those who asked for one.
+void report_usage(const CLI::App& app, const CLI::ParseError& problem, Context& context) {
+    const auto chosen = app.get_subcommands();
+    Report report{context, chosen.empty() ? "usage" : chosen.front()->get_name()};
+    Error error;
+    error.code = EINVAL;
+    error.operation = "read the command line";
+    error.subject = "upcie";
+    error.hint = problem.what();
+    static_cast<void>(report.fail(error, ExitCode::usage));
+}
 
 } // namespace
 
@@ -35,9 +99,17 @@ int run(int argument_count, const char* const* arguments, Context& context) {
     app.footer(after_the_help);
     Action action;
     add_all(app, context, action);
+    check_values(app);
     try {
         app.parse(argument_count, arguments);
     } catch (const CLI::ParseError& problem) {
+        const bool wants_json = std::any_of(arguments, arguments + argument_count,
+                                            [](const char* word) { return std::string_view{word} == "--json"; });
+        if (problem.get_exit_code() != 0 && wants_json) {
+            context.json = true;
+            report_usage(app, problem, context);
+            return static_cast<int>(ExitCode::usage);
+        }
         const int answer = app.exit(problem, context.out, context.err);
         return answer == 0 ? static_cast<int>(ExitCode::ok) : static_cast<int>(ExitCode::usage);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 
 #include <upcie/memory/bar_memory.hpp>
@@ -120,7 +121,12 @@ Outcome<Mover> Mover::create(Context& context, Session& session, const Target& t
     mover.format_ = target.format;
     mover.interrupt_ = options.interrupt;
     const std::uint64_t block_size = target.block_size();
-    std::uint64_t bytes = std::max(options.bytes / block_size, std::uint64_t{1}) * block_size;
+    if (options.bytes < block_size || options.bytes % block_size != 0) {
+        return stop(fail(EINVAL, "choose the size of a command", fmt::format("{} bytes", options.bytes),
+                         fmt::format("--size is a multiple of the block size, {} bytes here.", block_size)),
+                    ExitCode::usage);
+    }
+    std::uint64_t bytes = options.bytes;
     if (const auto limit = session.controller->max_transfer()) {
         bytes = std::min(bytes, limit->value() / block_size * block_size);
     }
@@ -149,7 +155,8 @@ Outcome<Mover> Mover::create(Context& context, Session& session, const Target& t
                                        : TransferMemory::in_bar(context.system, space, options.into,
                                                                 ByteCount{stride * slots}, ByteCount{stride});
     if (!memory) {
-        return stop(std::move(memory.error()));
+        const bool missing = !options.into.empty() && (memory.error().is(ENODEV) || memory.error().is(ENOTSUP));
+        return stop(std::move(memory.error()), missing ? ExitCode::precondition : ExitCode::failed);
     }
     slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, memory->size().value() / stride));
     mover.memory_ = std::move(*memory);

@@ -278,13 +278,17 @@ void add_write(CLI::App& app, Context& context, Action& action) {
     add_device_options(*command, options->device);
     add_namespace_option(*command, options->device);
     command->add_option("--lba", options->lba, "First block")->capture_default_str()->type_name("LBA");
-    command->add_option("--blocks", options->blocks, "How many, of a pattern; 0: to the end")
-        ->capture_default_str()
-        ->type_name("N");
-    command->add_option("--input", options->file, "File to read; its last block is filled up with zeroes")
-        ->type_name("FILE");
+    auto* const blocks = command->add_option("--blocks", options->blocks, "How many, of a pattern; 0: to the end")
+                             ->capture_default_str()
+                             ->type_name("N");
+    auto* const input =
+        command
+            ->add_option("--input", options->file, "File to read, all of it; its last block is filled up with zeroes")
+            ->type_name("FILE");
+    input->excludes(blocks);
     command->add_option("--pattern", options->pattern, "zero, ones, a byte (0xa5), or stamp (what verify writes)")
-        ->type_name("PATTERN");
+        ->type_name("PATTERN")
+        ->excludes(input);
     command->add_option("--seed", options->seed, "Seed of --pattern stamp")->capture_default_str()->type_name("N");
     add_destructive_flag(*command, options->destructive);
     add_move_options(*command, options->move);

@@ -283,6 +283,13 @@ ExitCode verify_with(Run& run) {
                     run.stamp.seed, seed_source, run.range.count, run.stamp.block_size, run.range.first,
                     options.move.depth, run.mover.blocks_per_command());
     const std::uint32_t passes = options.read_only ? 1 : options.passes;
+    if (options.pass == 0 || passes - 1 > ~std::uint64_t{0} - options.pass) {
+        return run.report.fail(fail(EINVAL, "number the passes",
+                                    fmt::format("from {}, {} of them", options.pass, passes),
+                                    "Passes count from 1 and must not come round to 0.")
+                                   .value(),
+                               ExitCode::usage);
+    }
     for (std::uint32_t i = 0; i < passes; ++i) {
         if (i > 0) {
             ++run.stamp.pass;

@@ -36,6 +36,48 @@ TEST(CommandLine, WrongUsageIsTwo) {
     EXPECT_EQ(upcie({"bench", "sim:size=1M", "--size", "1000"}).code, 2);
 }
 
+// Each of these would otherwise be taken for another number, on a command that overwrites.
+TEST(CommandLine, AValueThatIsNoneIsWrongUsageAndWritesNothing) {
+    TempDirectory folder;
+    const std::string disk = "sim:size=1M,file=" + (folder.path() / "disk").string();
+    for (const char* option : {"--blocks", "--lba", "--nsid", "--seed", "--depth", "--size", "--timeout"}) {
+        for (const char* value : {"", "-1", "nan", "1x", "0x", "99999999999999999999999", "0x1ffffffffffffffff"}) {
+            const auto answer = upcie({"write", disk, "--pattern", "ones", option, value});
+            EXPECT_EQ(answer.code, 2) << option << " '" << value << "': " << answer.err;
+        }
+    }
+    for (const char* value : {"010", "08", " 8", "+8"}) {
+        EXPECT_EQ(upcie({"write", disk, "--pattern", "ones", "--lba", value}).code, 2) << value;
+    }
+    EXPECT_EQ(upcie({"write", disk, "--pattern", "0xa5", "--input", ""}).code, 2);
+    EXPECT_EQ(upcie({"write", disk, "--input", "/etc/hostname", "--blocks", "1"}).code, 2) << "which of the two?";
+    EXPECT_EQ(upcie({"write", disk, "--input", "/etc/hostname", "--pattern", "ones"}).code, 2);
+    for (const char* size : {"0", "1", "511", "513", "1000"}) {
+        EXPECT_EQ(upcie({"write", disk, "--pattern", "ones", "--size", size}).code, 2) << size;
+    }
+    EXPECT_EQ(upcie({"verify", disk, "--pass", "0"}).code, 2);
+    EXPECT_EQ(upcie({"verify", disk, "--passes", "3", "--pass", "18446744073709551615"}).code, 2);
+    EXPECT_EQ(upcie({"bench", disk, "--seconds", "nan"}).code, 2);
+    const std::string written = contents(folder.path() / "disk");
+    EXPECT_EQ(written.find_first_not_of('\0'), std::string::npos) << "something was written";
+    EXPECT_EQ(upcie({"write", disk, "--pattern", "ones", "--lba", "0x10", "--blocks", "1", "--size", "4K"}).code, 0);
+}
+
+TEST(CommandLine, WrongUsageIsADocumentForThoseWhoAskForOne) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"read", "sim:", "--bogus", "--json"},
+                                               {"read", "--json"},
+                                               {"write", "sim:", "--depth", "", "--json"},
+                                               {"--json"}}) {
+        const auto answer = upcie(words);
+        EXPECT_EQ(answer.code, 2);
+        const Json document = answer.json();
+        ASSERT_TRUE(document.is_object()) << answer.out;
+        EXPECT_EQ(document["exit_code"], 2);
+        EXPECT_FALSE(document["error"]["hint"].get<std::string>().empty());
+    }
+}
+
 TEST(CommandLine, HelpAndVersionAreNoError) {
     const auto help = upcie({"--help"});
     EXPECT_EQ(help.code, 0);

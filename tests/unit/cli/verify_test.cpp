@@ -244,7 +244,7 @@ TEST(Verify, MemoryThatIsNoBarIsWrongUsageAndADeviceThatIsNotThereIsNamed) {
         EXPECT_TRUE(answer.says("bar:BDF:N")) << answer.err;
     }
     const auto none = test::upcie({"verify", "sim:size=1M", "--into", "bar:ffff:02:00.0:2"});
-    EXPECT_EQ(none.code, 1);
+    EXPECT_EQ(none.code, 4);
     EXPECT_TRUE(none.says("ffff:02:00.0")) << none.err;
     const auto simulated = test::upcie({"verify", "sim:size=1M", "--into", "bar:sim::0"});
     EXPECT_TRUE(simulated.says("only vfio exports BARs")) << simulated.err;
