@@ -76,12 +76,24 @@ std::map<std::string, Layout> layouts() {
     return made;
 }
 
+/// Pages that follow each other in physical memory, at most.
+std::size_t longest_run(const std::vector<std::uint64_t>& pages) {
+    std::size_t longest = 0;
+    std::size_t run = 0;
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+        run = i != 0 && pages[i] == pages[i - 1] + 4096 ? run + 1 : 1;
+        longest = std::max(longest, run);
+    }
+    return longest;
+}
+
 void check_udmabuf(const std::string& bdf, const std::string& addressing) {
     const auto source = importer();
     const bool physical = addressing == "physical";
     for (const auto& [name, layout] : layouts()) {
         const auto usual = source.import(layout.buffer, function(bdf));
-        if (addressing == "bounced" && name.find("hugepage") != std::string::npos) {
+        // Bounce buffers hold pieces of 256 KiB at most (IO_TLB_SEGSIZE), and how memory lies is the kernel's choice.
+        if (addressing == "bounced" && longest_run(layout.wanted) > 64) {
             refused(usual, EIO, "bounce buffers", name + ", more than bounce buffers hold at once");
             continue;
         }
