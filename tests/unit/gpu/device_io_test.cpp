@@ -107,8 +107,12 @@ TEST_P(EveryManner, APointerResolvesToItsOwnBytes) {
             const auto extents = one->extents(0_B, size - inside);
             ASSERT_TRUE(extents);
             for (const Extent& extent : *extents) {
-                const std::uint64_t word = (inside + done).value() / 8;
-                EXPECT_EQ(bench.bus_read(extent.address), base.value() + word)
+                // The first word of each extent and the last: that it begins well says nothing of its end.
+                const std::uint64_t first = (inside + done).value() / 8;
+                const std::uint64_t last = first + extent.length.value() / 8 - 1;
+                EXPECT_EQ(bench.bus_read(extent.address), base.value() + first)
+                    << size.value() << " + " << inside.value();
+                EXPECT_EQ(bench.bus_read(extent.address + (extent.length - 8_B)), base.value() + last)
                     << size.value() << " + " << inside.value();
                 done += extent.length;
             }
@@ -246,6 +250,9 @@ TEST(DeviceMemory, WhatCannotBeTranslatedIsRefusedWithItsReason) {
     EXPECT_TRUE(bench.add(base, ByteCount{~std::uint64_t{0}}).error().is(EINVAL));
     EXPECT_TRUE(bench.add(DevicePointer{0x1000}, 4_KiB).error().is(EFAULT));
     EXPECT_TRUE(bench.add(base + 1_B, 4_KiB).error().is(EFAULT)) << "a byte past the end";
+    const DevicePointer odd = bench.device->allocate(5000_B).value();
+    EXPECT_TRUE(bench.add(odd, 5000_B));
+    EXPECT_TRUE(bench.add(odd, 5001_B).error().is(EFAULT)) << "a byte past the end, in a page that is exported";
 }
 
 TEST(DeviceMemory, AnImportOfLessThanWasAskedIsRefused) {
