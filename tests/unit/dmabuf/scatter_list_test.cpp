@@ -78,6 +78,9 @@ TEST(ScatterListTest, LengthsAreSixtyFourBit) {
     const std::uint64_t four_gib = std::uint64_t{1} << 32;
     const auto list = list_of({segment(0x1'0000'0000, four_gib), segment(0x8'0000'0000, four_gib + 4096)});
     EXPECT_EQ(list.total(), ByteCount{2 * four_gib + 4096});
+    ASSERT_EQ(list.runs().size(), 2U);
+    EXPECT_EQ(list.runs()[0].extent.length, ByteCount{four_gib});
+    EXPECT_EQ(list.runs()[1].extent.length, ByteCount{four_gib + 4096});
     EXPECT_EQ(list.first(ByteCount{four_gib}, ByteCount{four_gib}).address, DmaAddress{0x8'0000'0000});
     EXPECT_EQ(list.first(ByteCount{4096}, ByteCount{four_gib - 4096}).length, ByteCount{four_gib - 4096});
 }
