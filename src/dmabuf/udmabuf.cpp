@@ -20,6 +20,13 @@ constexpr std::uint64_t page = 4096;
 // The module's default limit is 1024, and its parameter may raise it: an allocation's bound, no judgement.
 constexpr std::size_t most_pieces = std::size_t{1} << 20;
 
+/// struct udmabuf_create_list without its list: an array of no length is none in C++.
+struct Head {
+    std::uint32_t flags = 0;
+    std::uint32_t count = 0;
+};
+static_assert(sizeof(Head) == offsetof(udmabuf_create_list, list));
+
 const char* open_hint(int code) {
     switch (code) {
     case ENOENT:
@@ -76,8 +83,8 @@ Result<DmaBuf> create_udmabuf(os::System& system, std::span<const MemfdRange> pi
     }
     const os::Fd device{system, opened};
     // The structure ends in its list.
-    std::vector<std::byte> request(sizeof(udmabuf_create_list) + pieces.size() * sizeof(udmabuf_create_item));
-    udmabuf_create_list head{};
+    std::vector<std::byte> request(sizeof(Head) + pieces.size() * sizeof(udmabuf_create_item));
+    Head head;
     head.flags = UDMABUF_FLAGS_CLOEXEC;
     head.count = static_cast<std::uint32_t>(pieces.size());
     std::memcpy(request.data(), &head, sizeof head);

@@ -38,11 +38,12 @@ TEST_F(UdmabufTest, ThePiecesReachTheKernelInTheirOrder) {
     std::vector<udmabuf_create_item> items;
     std::uint32_t flags = 0;
     EXPECT_CALL(system_, ioctl(_, UDMABUF_CREATE_LIST, _)).WillOnce([&](int, unsigned long, void* argument) {
-        udmabuf_create_list head{};
-        std::memcpy(&head, argument, sizeof head);
-        flags = head.flags;
-        items.resize(head.count);
-        std::memcpy(items.data(), static_cast<std::byte*>(argument) + sizeof head, head.count * sizeof items[0]);
+        // flags, count, then the list (linux/udmabuf.h)
+        std::uint32_t head[2] = {};
+        std::memcpy(head, argument, sizeof head);
+        flags = head[0];
+        items.resize(head[1]);
+        std::memcpy(items.data(), static_cast<std::byte*>(argument) + sizeof head, items.size() * sizeof items[0]);
         return system_.memfd_create("stands for the dma-buf", 0);
     });
     const std::vector<MemfdRange> pieces{{7, 8_KiB, 4_KiB}, {9, 0_B, 8_KiB}};
