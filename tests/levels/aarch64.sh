@@ -52,7 +52,7 @@ strip = 'aarch64-linux-gnu-strip'
 pkgconfig = 'pkg-config'
 exe_wrapper = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu']
 [built-in options]
-cpp_args = ['-isystem', '$sysroot/usr/include']
+cpp_args = ['-isystem', '$sysroot/usr/include', '-Wno-shadow']
 cpp_link_args = ['-L$sysroot/usr/lib/aarch64-linux-gnu']
 [properties]
 sys_root = '$sysroot'
