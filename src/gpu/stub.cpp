@@ -58,6 +58,12 @@ struct Backing {
     }
 };
 
+/// Where the next small allocation goes in a backing: never at a page's start, as a real GPU's mostly are not.
+std::uint64_t small_place(const Backing& backing) {
+    const std::uint64_t offset = round_up(backing.used, small_step);
+    return offset % page_bytes == 0 ? offset + small_step : offset;
+}
+
 struct Exported {
     std::uint64_t backing = 0;
     std::uint64_t offset = 0;
@@ -174,7 +180,7 @@ Result<std::uint64_t> Stub::Device::make_backing(std::uint64_t bytes) {
 
 Result<DevicePointer> Stub::Device::allocate_small(std::uint64_t bytes) {
     auto shared = std::find_if(backings.begin(), backings.end(), [&](const auto& one) {
-        return one.second.used != 0 && one.second.used + small_step + bytes <= one.second.length;
+        return one.second.used != 0 && small_place(one.second) + bytes <= one.second.length;
     });
     if (shared == backings.end()) {
         const auto made = make_backing(unit);
@@ -184,23 +190,7 @@ Result<DevicePointer> Stub::Device::allocate_small(std::uint64_t bytes) {
         shared = backings.find(*made);
     }
     Backing& backing = shared->second;
-    // Never at a page's start, as small buffers of a real GPU mostly are not.
-    std::uint64_t offset = round_up(backing.used, small_step);
-    if (offset % page_bytes == 0) {
-        offset += small_step;
-    }
-    if (offset + bytes > backing.length) {
-        const auto made = make_backing(unit);
-        if (!made) {
-            return tl::unexpected{made.error()};
-        }
-        Backing& fresh = backings.find(*made)->second;
-        fresh.used = small_step + bytes;
-        ++fresh.allocations;
-        allocations[*made + small_step] = bytes;
-        owned[*made + small_step] = {*made + small_step};
-        return DevicePointer{*made + small_step};
-    }
+    const std::uint64_t offset = small_place(backing);
     backing.used = offset + bytes;
     ++backing.allocations;
     const std::uint64_t pointer = backing.start + offset;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stub GPU behaves as its manner says, which is what was measured of real ones (docs/findings, facts).
+// The stub GPU behaves as its manner says, which is what was measured of real ones.
 #include <upcie/gpu/stub.hpp>
 
 #include <cerrno>
