@@ -30,7 +30,8 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
 int print_report(const Report& report, bool json) {
     const std::string text = json ? report.json().dump(2) + "\n" : report.text();
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-        std::perror("write to standard output");
+        std::perror(
+            "The report is not complete: make room, or leave the reader open, and run it again. Standard output");
         return 1;
     }
     return report.exit_status();

@@ -15,7 +15,8 @@ int main(int argument_count, char** arguments) {
     errno = 0;
     std::cout.flush();
     if (!std::cout) {
-        std::cerr << "upcie: write to standard output: " << (errno != 0 ? std::strerror(errno) : "failed") << '\n';
+        std::cerr << "upcie: write to standard output: " << (errno != 0 ? std::strerror(errno) : "failed")
+                  << ". The answer is not complete: make room, or leave the reader open, and run it again.\n";
         return status != 0 ? status : static_cast<int>(upcie::cli::ExitCode::failed);
     }
     return status;
