@@ -267,6 +267,7 @@ Result<void> Controller::disable_confirmed() {
         error.hint += ". A reset of the function was tried: " + reset.error().message();
         return tl::unexpected{std::move(error)};
     }
+    parts.function_resets.fetch_add(1);
     return parts.power.disable(false);
 }
 

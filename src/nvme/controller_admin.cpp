@@ -52,6 +52,9 @@ os::System& Controller::system() const noexcept {
 ControllerState Controller::state() const noexcept {
     return parts_->state;
 }
+std::uint64_t Controller::function_resets() const noexcept {
+    return parts_->function_resets;
+}
 RegisterAccess& Controller::registers() noexcept {
     return *parts_->registers;
 }

@@ -60,6 +60,8 @@ struct Controller::Parts {
     std::atomic<ControllerState> state{ControllerState::resetting};
     std::atomic<std::uint32_t> granted_queues{0}; ///< what the last negotiation allows, which may be less than before
 
+    std::atomic<std::uint64_t> function_resets{0}; ///< that disabling needed
+
     std::mutex life;               ///< held through bring-up, reset and shutdown
     bool may_touch_memory = false; ///< under `life`: EN was set and clearing it not confirmed since
 

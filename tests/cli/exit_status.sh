@@ -8,6 +8,9 @@ bad_read='misplaced:1@op=read&lba=16..23&once'
 
 expect 0 'namespace 1' identify sim:size=1M
 expect 0 'GOOD' verify sim:size=1M --blocks 64
+expect 0 'fault 2 of 2 never happened' verify 'sim:size=1M,faults=late:5ms@op=read&once;lost@op=read&lba=2000' --blocks 64
+expect 0 'was reset 1 time' reset 'sim:size=1M,to=1,faults=never-idle@once'
+expect_json 'd["result"]["escalations"] == 0' reset sim:size=1M
 expect 3 'LBA 17 holds the block written for LBA 18' verify "sim:size=1M,faults=$bad_read" --blocks 64 --size 4K
 expect 3 'no data arrived' verify 'sim:size=1M,faults=dropped@op=read&lba=8..15' --blocks 64 --size 4K
 expect 3 'is stale' verify 'sim:size=1M,faults=dropped@op=write&lba=8&nth=2' --blocks 64 --size 512 --passes 2
@@ -18,7 +21,24 @@ expect 1 'CFS' verify 'sim:size=1M,faults=cfs@op=read&nth=3' --blocks 64 --size 
 expect 1 'ENODEV' verify 'sim:size=1M,faults=gone@op=read&nth=3' --blocks 64 --size 4K
 expect 1 'ETIMEDOUT' identify 'sim:size=1M,to=1,faults=never-ready'
 expect 2 '--destructive' verify 0abc:12:13.4
-expect 2 'subcommand' nonsense
+expect 2 "no subcommand 'nonsense'" nonsense
+expect 2 "no subcommand 'nonsense'" nonsense --json
+expect 2 'subcommand' --json
+expect 2 '1 blocks from block 4096 on: the namespace has 2048 blocks, 0 to 2047' read sim:size=1M --lba 4096
+expect 2 'all from block 2048 on' read sim:size=1M --lba 2048 --blocks 0
+expect 2 'pattern stamp alone' write sim:size=1M --pattern zero --seed 4
+expect 2 'excludes' verify sim:size=1M --read-only --passes 2
+expect 4 'is not active' identify sim:size=1M --nsid 3
+expect 4 'interrupt vector' bench sim:size=1M,vectors=none --interrupt --seconds 0.1
+expect 4 'interrupt vector' read sim:size=1M,vectors=none --interrupt
+expect 4 'interrupt vector' bench sim:size=1M,vectors=1 --interrupt --seconds 0.1
+expect 0 'GOOD' verify sim:size=1M,thread=off --blocks 64 --interrupt
+expect 0 'IOPS' bench sim:size=1M,thread=off --interrupt --seconds 0.1
+expect 1 'CFS' bench 'sim:size=1M,faults=cfs@op=read&nth=100' --seconds 5
+expect 1 'ENODEV' bench 'sim:size=1M,faults=gone@op=read&nth=100' --seconds 5
+expect 1 'CFS' bench 'sim:size=1M,faults=cfs@op=read&nth=100' --seconds 5 --timeout 0.1
+expect 1 'ENODEV' verify 'sim:size=1M,faults=gone@op=read&nth=3' --blocks 64 --size 4K --timeout 0.1
+expect 0 ' 16 commands of up to' verify sim:size=1M,mqes=16 --blocks 64 --depth 1000
 expect 2 'has 2048 blocks' read sim:size=1M --lba 2048
 expect 4 'ENODEV' identify 0abc:12:13.4
 expect 2 'size' identify sim:size=wrong
@@ -27,6 +47,7 @@ expect 0 'ready again' reset sim:size=1M
 expect 0 'complete -F _upcie upcie' completion bash
 
 expect_json 'd["result"]["counts"]["misplaced"] == 8' verify "sim:size=1M,faults=$bad_read" --blocks 64 --size 4K
+expect_json 'd["error"]["code"] == 0x281 and d["result"]["failed_blocks"] == 8' verify 'sim:size=1M,faults=error:2:0x81@op=read&lba=8..15' --blocks 64 --size 4K
 expect_json 'd["error"]["name"] == "ENODEV" and d["error"]["hint"]' identify 0abc:12:13.4
 expect_json 'd["result"]["controller"]["model"] and d["path"]["reason"]' identify sim:
 expect_json 'd["result"]["iops"] > 0' bench sim:size=1M --seconds 0.2
@@ -55,6 +76,49 @@ for command in 'identify sim:' 'identify sim: --json' 'list --all' '--help'; do
     "$upcie" $command >/dev/full 2>"$work/err" || status=$?
     [ "$status" -eq 1 ] || { echo "FAIL: upcie $command >/dev/full ends with $status"; failed=1; }
 done
+
+# The probes lie beside it: what is no device's name is wrong usage, and one that is not there a question not asked.
+for probe in "$(dirname "$upcie")"/upcie_probe_*; do
+    name=$(basename "$probe")
+    [ -f "$probe" ] || continue
+    [ "$("$probe" --version)" = "$name $("$upcie" --version | cut -d' ' -f2)" ] ||
+        { echo "FAIL: $name --version says $("$probe" --version)"; failed=1; }
+    case $name in
+        *_vfio_cdev | *_noiommu_pa) words='' ;;
+        *_vfio_share) words=primary ;;
+        *_vfio_delegate) words=standalone ;;
+        *) continue ;;
+    esac
+    for device in nonsense=2 0abc:12:13.4=1; do
+        status=0
+        # shellcheck disable=SC2086
+        "$probe" $words "${device%=*}" >"$work/out" 2>"$work/err" || status=$?
+        [ "$status" -eq "${device#*=}" ] || { echo "FAIL: $name $words ${device%=*} ends with $status"; failed=1; }
+    done
+done
+
+# A signal ends a long run in order: with what it has so far, and an error that says why.
+interrupted() {
+    local signal=$1 check=$2 status=0 child
+    shift 2
+    "$upcie" "$@" --json >"$work/out" 2>"$work/err" &
+    child=$!
+    sleep 1
+    kill -"$signal" "$child"
+    wait "$child" || status=$?
+    if [ "$status" -ne 1 ] || ! python3 -c 'import json, sys
+d = json.load(open(sys.argv[2]))
+assert d["error"]["name"] == "EINTR" and "SIG" + sys.argv[1] in d["error"]["hint"], d["error"]
+assert eval(sys.argv[3]), d["result"]' "$signal" "$work/out" "$check"; then
+        echo "FAIL: upcie $* ends with $status on SIG$signal"
+        sed 's/^/      | /' "$work/out" "$work/err"
+        failed=1
+    fi
+}
+interrupted INT 'd["result"]["ios"] > 0' bench sim:size=1M --seconds 60
+interrupted TERM 'd["result"]["ios"] > 0' bench sim:size=1M --seconds 60 --queues 2
+interrupted TERM 'd["result"]["counts"]["good"] > 0 and not d["result"]["bad"]' verify sim:size=64M --blocks 0 --passes 1000000
+interrupted TERM 'd["result"]["blocks_done"] > 0' write "sim:size=64G,lba=512,file=$work/large" --pattern zero --blocks 0 --size 4K
 
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do

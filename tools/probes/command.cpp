@@ -2,7 +2,9 @@
 #include "command.hpp"
 
 #include "../standard_descriptors.hpp"
+#include "environment.hpp"
 
+#include <cerrno>
 #include <cstdio>
 
 namespace upcie::probes {
@@ -12,7 +14,15 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
     app.add_option("--timeout", options.timeout_s, "Seconds to wait for the other process at most")
         ->check(CLI::Range(1U, 3600U))
         ->capture_default_str();
+    app.set_version_flag("--version", std::string{program_invocation_short_name} + " " UPCIE_VERSION);
     app.footer("Exit status: 0 whatever the answer, 1 when the question could not be asked, 2 for wrong usage.");
+}
+
+CLI::Option* add_device_option(CLI::App& app, std::string& device) {
+    return app.add_option("device", device, "A BDF (0000:01:00.0), or a cdev (/dev/vfio/devices/vfio0)")
+        ->check([](const std::string& name) {
+            return is_device_name(name) ? std::string{} : "'" + name + "' is neither a BDF nor a vfio cdev";
+        });
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {

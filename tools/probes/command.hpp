@@ -19,6 +19,9 @@ struct CommonOptions {
 };
 void add_common_options(CLI::App& app, CommonOptions& options);
 
+/// DEVICE: a PCI address or a vfio cdev. Another kind of word is wrong usage.
+CLI::Option* add_device_option(CLI::App& app, std::string& device);
+
 /// The status to end with when the command line asked for help (0) or is wrong (2); nothing when the probe is to run.
 [[nodiscard]] std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
 

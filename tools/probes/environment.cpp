@@ -80,16 +80,22 @@ Value device_facts(const pci::FunctionInfo& function) {
     return result;
 }
 
+/// "vfio0" of "/dev/vfio/devices/vfio0" or of itself; empty when the name is no cdev's.
+std::string cdev_name(const std::string& name, const pci::Roots& roots) {
+    const std::string folder = roots.dev + "/vfio/devices/";
+    std::string last = name.rfind(folder, 0) == 0 ? name.substr(folder.size()) : name;
+    return last.rfind("vfio", 0) == 0 || last.rfind("noiommu-vfio", 0) == 0 ? last : std::string{};
+}
+
 } // namespace
 
+bool is_device_name(const std::string& name, const pci::Roots& roots) {
+    return !cdev_name(name, roots).empty() || pci::Bdf::parse(name).has_value();
+}
+
 Result<pci::FunctionInfo> find_device(os::System& system, const std::string& name, const pci::Roots& roots) {
-    const std::string folder = roots.dev + "/vfio/devices/";
-    std::string short_name = name;
-    if (name.rfind(folder, 0) == 0) {
-        short_name = name.substr(folder.size());
-    }
-    if (short_name.rfind("vfio", 0) == 0 || short_name.rfind("noiommu-vfio", 0) == 0) {
-        return pci::find_by_vfio_name(system, short_name, roots);
+    if (const std::string cdev = cdev_name(name, roots); !cdev.empty()) {
+        return pci::find_by_vfio_name(system, cdev, roots);
     }
     const Result<pci::Bdf> bdf = pci::Bdf::parse(name);
     if (!bdf) {

@@ -12,6 +12,9 @@
 
 namespace upcie::probes {
 
+/// Whether `name` is a BDF, "vfio0", or a cdev's path; there need not be such a device.
+[[nodiscard]] bool is_device_name(const std::string& name, const pci::Roots& roots = {});
+
 /// The function that `name` means: a BDF, "vfio0", or a cdev's path.
 /// Error: EINVAL for another text, ENODEV where there is no such device.
 [[nodiscard]] Result<pci::FunctionInfo> find_device(os::System& system, const std::string& name,

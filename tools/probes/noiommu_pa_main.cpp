@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     std::string device;
     std::uint64_t mib = 4;
     add_common_options(app, common);
-    app.add_option("device", device, "A BDF, or a cdev (/dev/vfio/devices/noiommu-vfio0)")->required();
+    add_device_option(app, device)->required();
     app.add_option("--mib", mib, "MiB of each kind of memory")
         ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{4096}))
         ->capture_default_str();

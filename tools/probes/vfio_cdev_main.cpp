@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     std::string device;
     std::string socket;
     add_common_options(app, common);
-    app.add_option("device", device, "A BDF, or a cdev (/dev/vfio/devices/vfio0)");
+    add_device_option(app, device);
     CLI::App* const second = app.add_subcommand("second-opener", "The second process; started by the probe itself");
     second->group("");
     second->add_option("device", device)->required();

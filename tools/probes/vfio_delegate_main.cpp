@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.fallthrough();
     const auto takes_device = [&](CLI::App* one) {
-        one->add_option("device", device, "A BDF, or a cdev (/dev/vfio/devices/vfio0)")->required();
+        add_device_option(*one, device)->required();
         one->add_option("--end", end, "How the primary ends: exit, or kill (SIGKILL)")
             ->check(CLI::IsMember({"exit", "kill"}))
             ->capture_default_str();

@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.fallthrough();
     CLI::App* const first = app.add_subcommand("primary", "Owns the device and hands it over; prints the report");
-    first->add_option("device", options.device, "A BDF, or a cdev (/dev/vfio/devices/vfio0)")->required();
+    add_device_option(*first, options.device)->required();
     add_side_options(*first, side, socket, true);
     first->add_flag("--spawn", options.spawn, "Starts the secondary too, as the same user");
     first->add_option("--secondary-memlock", options.secondary_memlock, "--memlock of a secondary that --spawn starts")

@@ -57,7 +57,10 @@ std::string give_node(const std::string& node) {
 
 std::string turn_noiommu_on(const HostFacts& host) {
     if (host.config.option("CONFIG_VFIO_NOIOMMU").value_or('y') == 'n') {
-        return "This kernel is built without CONFIG_VFIO_NOIOMMU: use --path uio.";
+        const bool uio = host.module("uio_pci_generic") != ModuleState::absent;
+        return uio ? "This kernel is built without CONFIG_VFIO_NOIOMMU: use --path uio."
+                   : "This kernel has neither CONFIG_VFIO_NOIOMMU nor uio_pci_generic: turn the IOMMU on, or use a "
+                     "distribution's full kernel.";
     }
     return "modprobe vfio && echo Y > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode (any device can then "
            "overwrite any "

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -67,6 +68,21 @@ void check_values(CLI::App& app) {
     }
 }
 
+/// The first word, when it is neither an option nor a subcommand: CLI11 says only that one is required.
+std::optional<std::string_view> unknown_subcommand(const CLI::App& app, int argument_count,
+                                                   const char* const* arguments) {
+    if (argument_count < 2 || arguments[1][0] == '-') {
+        return std::nullopt;
+    }
+    const std::string_view word{arguments[1]};
+    for (const CLI::App* const subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
+        if (subcommand->check_name(std::string{word})) {
+            return std::nullopt;
+        }
+    }
+    return word;
+}
+
 /// Wrong usage as a document, for those who asked for one.
 void report_usage(const CLI::App& app, const CLI::ParseError& problem, Context& context) {
     const auto chosen = app.get_subcommands();
@@ -102,9 +118,14 @@ int run(int argument_count, const char* const* arguments, Context& context) {
     check_values(app);
     try {
         app.parse(argument_count, arguments);
-    } catch (const CLI::ParseError& problem) {
+    } catch (const CLI::ParseError& original) {
+        const auto word =
+            original.get_exit_code() != 0 ? unknown_subcommand(app, argument_count, arguments) : std::nullopt;
+        const CLI::ParseError problem =
+            word ? CLI::ParseError{fmt::format("there is no subcommand '{}'", *word), CLI::ExitCodes::RequiredError}
+                 : original;
         const bool wants_json = std::any_of(arguments, arguments + argument_count,
-                                            [](const char* word) { return std::string_view{word} == "--json"; });
+                                            [](const char* text) { return std::string_view{text} == "--json"; });
         if (problem.get_exit_code() != 0 && wants_json) {
             context.json = true;
             report_usage(app, problem, context);

@@ -6,6 +6,7 @@
 
 #include "bench_worker.hpp"
 #include "commands.hpp"
+#include "interruption.hpp"
 #include "progress.hpp"
 
 namespace upcie::cli {
@@ -56,7 +57,7 @@ double run_workers(Context& context, const Workers& workers, const BenchOptions&
     }
     std::uint64_t before = 0;
     double before_seconds = 0;
-    while (running.load() > 0 && progress.seconds() < options.seconds) {
+    while (running.load() > 0 && progress.seconds() < options.seconds && !Interruption::requested()) {
         const double left = options.seconds - progress.seconds();
         std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(left, 0.0, 0.05)));
         if (progress.due()) {
@@ -125,10 +126,10 @@ ExitCode conclude(Report& report, const Workers& workers, const BenchOptions& op
                 us(latency.least()), latency.mean() / 1000.0, us(latency.percentile(0.5)), us(latency.percentile(0.9)),
                 us(latency.percentile(0.99)), us(latency.percentile(0.999)), us(latency.percentile(0.9999)),
                 us(latency.most()));
-    if (error) {
-        return report.fail(*error);
+    if (!error && Interruption::requested()) {
+        error = Interruption::error("bench", options.device.name);
     }
-    return report.finish();
+    return error ? report.fail(*error) : report.finish();
 }
 
 ExitCode bench(Context& context, const BenchOptions& options) {
@@ -196,6 +197,7 @@ ExitCode bench(Context& context, const BenchOptions& options) {
         }
         workers.push_back(std::move(*worker));
     }
+    const Interruption interruption;
     const double seconds = run_workers(context, workers, options);
     return conclude(report, workers, options, load, seconds);
 }

@@ -106,6 +106,10 @@ void BenchWorker::collect(std::size_t count) {
             latency_.add(now - started_[slot]);
         } else {
             ++failed_;
+            if (auto status = controller_->status(); !status && !controller_lost_) {
+                controller_lost_ = true;
+                error_ = std::move(status.error()); // the cause, which a command's time-out or end is not
+            }
             if (!error_) {
                 error_ = nvme::to_error(completion, load_.write ? "write" : "read", controller_->name());
             }
@@ -130,6 +134,7 @@ bool BenchWorker::idle() {
         controller_->function()->pause();
         return true;
     }
+    controller_->function()->pause(); // where a simulated controller without a thread does its work
     const auto fired = queue_->wait_for_interrupt(*system_, interrupt_wait);
     if (!fired && !fired.error().is(EINTR)) {
         error_ = fired.error();

@@ -64,6 +64,7 @@ class BenchWorker {
     std::uint32_t in_flight_ = 0;
     std::uint64_t last_progress_ = 0;
     std::uint64_t failed_ = 0;
+    bool controller_lost_ = false; ///< and error_ says how
     std::atomic<std::uint64_t> finished_{0};
     Histogram latency_;
     std::optional<Error> error_;

@@ -133,8 +133,9 @@ void check_kernel(const HostFacts& host, Checks& checks) {
          "Debian's kernels (6.12, 7.2, 7.3, cloud too) lack it; --path group does without."},
         {"CONFIG_VFIO_DEVICE_CDEV", "", "cdev, noiommu", "vfio then has groups only: --path group."},
         {"CONFIG_VFIO_PCI", "vfio_pci", "cdev, group, noiommu", "Only --path uio remains."},
-        {"CONFIG_VFIO_NOIOMMU", "", "noiommu", "Only --path uio works without an IOMMU."},
-        {"CONFIG_UIO_PCI_GENERIC", "uio_pci_generic", "uio", "Use a path of vfio."},
+        {"CONFIG_VFIO_NOIOMMU", "", "noiommu", "Without an IOMMU only --path uio is left, where uio_pci_generic is."},
+        {"CONFIG_UIO_PCI_GENERIC", "uio_pci_generic", "uio",
+         "Use --path cdev or group with an IOMMU, noiommu without one."},
         {"CONFIG_UDMABUF", "udmabuf", "dma-buf of host memory", "Host memory cannot be made a dma-buf."},
         {"CONFIG_PCI_P2PDMA", "", "peer-to-peer", "BARs cannot be exported as dma-bufs."},
     };

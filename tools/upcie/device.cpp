@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <upcie/open.hpp>
+#include <upcie/sim/function.hpp>
 
 namespace upcie::cli {
 
@@ -71,6 +72,24 @@ ExitCode exit_code_of_open(const DeviceChoice& choice, const Error& error) noexc
     return error.is(EINVAL) && of_the_name ? ExitCode::usage : ExitCode::precondition;
 }
 
+namespace {
+
+/// A fault that never happened makes a run look better than it is. What closing would still bring on is left out.
+void note_idle_faults(Report& report, const sim::Controller& controller) {
+    const auto& rules = controller.options().faults.rules();
+    const auto hits = controller.fault_hits();
+    for (std::size_t i = 0; i < rules.size() && i < hits.size(); ++i) {
+        const bool its_time_is_past =
+            rules[i].event == sim::FaultEvent::command || rules[i].event == sim::FaultEvent::enable;
+        if (hits[i] == 0 && its_time_is_past) {
+            report.note(
+                fmt::format("fault {} of {} never happened: no command met its conditions", i + 1, rules.size()));
+        }
+    }
+}
+
+} // namespace
+
 Outcome<Session> open_session(Context& context, Report& report, const DeviceChoice& choice,
                               const nvme::ControllerOptions& options) {
     auto function = open_function(context, choice);
@@ -79,11 +98,27 @@ Outcome<Session> open_session(Context& context, Report& report, const DeviceChoi
         return stop(std::move(function.error()), code);
     }
     report.set_device(choice.name, (*function)->path(), (*function)->path_reason());
+    if (const auto simulated = std::dynamic_pointer_cast<sim::Function>(*function)) {
+        report.at_end(
+            [watched = simulated->controller()](Report& at_its_end) { note_idle_faults(at_its_end, *watched); });
+    }
     auto controller = nvme::Controller::open(context.system, std::move(*function), options);
     if (!controller) {
-        return stop(std::move(controller.error()));
+        // No interrupts at all is the device's or the path's lack, as too few of them are.
+        const ExitCode code = options.interrupt_vectors != 0 && controller.error().is(ENOTSUP) ? ExitCode::precondition
+                                                                                               : ExitCode::failed;
+        return stop(std::move(controller.error()), code);
     }
     return Session{std::move(*controller)};
+}
+
+Outcome<void> must_be_active(const std::vector<Nsid>& active, Nsid nsid, const DeviceChoice& choice) {
+    if (std::find(active.begin(), active.end(), nsid) == active.end()) {
+        return stop(fail(ENODEV, "choose namespace", fmt::format("{} namespace {}", choice.name, nsid.value()),
+                         "It is not active: `upcie identify` shows those that are."),
+                    ExitCode::precondition);
+    }
+    return {};
 }
 
 Outcome<Target> choose_namespace(Session& session, const DeviceChoice& choice) {
@@ -96,10 +131,8 @@ Outcome<Target> choose_namespace(Session& session, const DeviceChoice& choice) {
                     ExitCode::precondition);
     }
     const Nsid nsid = choice.nsid == 0 ? active->front() : Nsid{choice.nsid};
-    if (std::find(active->begin(), active->end(), nsid) == active->end()) {
-        return stop(fail(ENODEV, "choose namespace", fmt::format("{} namespace {}", choice.name, nsid.value()),
-                         "It is not active: `upcie identify` shows those that are."),
-                    ExitCode::precondition);
+    if (auto there = must_be_active(*active, nsid, choice); !there) {
+        return tl::unexpected{std::move(there.error())};
     }
     auto info = session.controller->identify_namespace(nsid);
     if (!info) {
@@ -132,7 +165,8 @@ Outcome<BlockRange> choose_range(const Target& target, std::uint64_t first, std:
     if (first >= size || count > size - first) {
         return stop(
             fail(EINVAL, "choose blocks", fmt::format("namespace {}", target.info.nsid.value()),
-                 fmt::format("Blocks {} and {} more leave the namespace, which has {} blocks.", first, count, size)),
+                 fmt::format("{} from block {} on: the namespace has {} blocks, 0 to {}.",
+                             count == 0 ? std::string{"all"} : fmt::format("{} blocks", count), first, size, size - 1)),
             ExitCode::usage);
     }
     return BlockRange{first, count == 0 ? size - first : count};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/App.hpp>
 
@@ -80,6 +81,9 @@ struct Target {
 
     [[nodiscard]] std::uint32_t block_size() const noexcept { return std::uint32_t{1} << format.block_shift; }
 };
+
+/// Failure: precondition when `nsid` is not one of `active`.
+[[nodiscard]] Outcome<void> must_be_active(const std::vector<Nsid>& active, Nsid nsid, const DeviceChoice& choice);
 
 /// Failure: precondition when there is no such namespace, or its format is not one that is spoken here.
 [[nodiscard]] Outcome<Target> choose_namespace(Session& session, const DeviceChoice& choice);

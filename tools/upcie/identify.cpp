@@ -87,19 +87,22 @@ Json to_json(const nvme::NamespaceInfo& info) {
                 {"eui64", hex(info.eui64)}};
 }
 
-Result<void> report_namespaces(Report& report, nvme::Controller& controller, std::uint32_t only) {
+Outcome<void> report_namespaces(Report& report, nvme::Controller& controller, const DeviceChoice& choice) {
     auto active = controller.active_namespaces();
     if (!active) {
-        return tl::unexpected{std::move(active.error())};
+        return stop(std::move(active.error()));
     }
-    if (only != 0) {
-        active = std::vector{Nsid{only}};
+    if (choice.nsid != 0) {
+        if (auto there = must_be_active(*active, Nsid{choice.nsid}, choice); !there) {
+            return there;
+        }
+        active = std::vector{Nsid{choice.nsid}};
     }
     report.result()["namespaces"] = Json::array();
     for (const auto nsid : *active) {
         const auto info = controller.identify_namespace(nsid);
         if (!info) {
-            return tl::unexpected{info.error()};
+            return stop(info.error());
         }
         report.result()["namespaces"].push_back(to_json(*info));
         const auto& format = info->format();
@@ -121,8 +124,8 @@ ExitCode identify(Context& context, const DeviceChoice& choice) {
         return report.fail(session.error().error, session.error().code);
     }
     report_controller(report, *session->controller);
-    if (const auto done = report_namespaces(report, *session->controller, choice.nsid); !done) {
-        return report.fail(done.error());
+    if (const auto done = report_namespaces(report, *session->controller, choice); !done) {
+        return report.fail(done.error().error, done.error().code);
     }
     return report.finish();
 }

@@ -11,6 +11,8 @@
 #include <upcie/open.hpp>
 #include <upcie/vfio/device.hpp>
 
+#include "interruption.hpp"
+
 namespace upcie::cli {
 
 namespace {
@@ -180,6 +182,10 @@ Result<void> Mover::run(const Next& next, const Done& done) {
     std::array<nvme::Completion, 64> completions;
     while (true) {
         while (more && !failure_ && !free_.empty()) {
+            if (Interruption::requested()) {
+                failure_ = Interruption::error("move blocks", controller_->name());
+                break;
+            }
             const std::uint32_t index = free_.back();
             Slot& slot = slots_[index];
             const auto transfer = next(slot.memory);
@@ -234,6 +240,8 @@ void Mover::collect(std::span<const nvme::Completion> completions, const Done& d
         --in_flight_;
         if (completion.outcome() != nvme::Outcome::timed_out) {
             free_.push_back(index);
+        } else if (auto status = controller_->status(); !status && !failure_) {
+            failure_ = std::move(status.error()); // the cause, which a time-out is not
         }
     }
 }
@@ -249,6 +257,7 @@ Result<void> Mover::wait() {
         controller_->function()->pause();
         return {};
     }
+    controller_->function()->pause(); // where a simulated controller without a thread does its work
     const auto fired = queue_->wait_for_interrupt(*system_, completion_wait);
     if (!fired && !fired.error().is(EINTR)) {
         return tl::unexpected{fired.error()};

@@ -79,11 +79,13 @@ class Mover {
     /// Takes what came of a transfer. An Error ends the run, after what is in flight has come back.
     using Done = std::function<Result<void>(const Transfer&, std::span<std::byte> data, const nvme::Completion&)>;
 
-    /// Error: the first of `done`, or why the controller does not go on.
+    /// Error: the first of `done`, or why the controller does not go on; EINTR when a signal came (Interruption).
     Result<void> run(const Next& next, const Done& done);
     /// Error: the command's.
     Result<void> flush();
 
+    /// Commands in flight at most.
+    [[nodiscard]] std::size_t depth() const noexcept { return slots_.size(); }
     /// Blocks that one command takes at most.
     [[nodiscard]] std::uint32_t blocks_per_command() const noexcept { return blocks_; }
 

@@ -40,6 +40,9 @@ ExitCode Report::print(ExitCode code, const Error* error) {
     if (error != nullptr) {
         note(error->message());
     }
+    if (at_end_) {
+        at_end_(*this);
+    }
     if (!context_.json) {
         context_.out << std::flush;
         return code;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ class Report {
     /// Says which device was opened, which way, and why that one.
     void set_device(std::string_view name, std::string_view path, std::string_view reason);
 
+    /// Something that is only known at the end, and may be worth a note.
+    void at_end(std::function<void(Report&)> ask) { at_end_ = std::move(ask); }
+
     /// Ends the answer. Either of the two is called once.
     ExitCode finish(ExitCode code = ExitCode::ok);
     ExitCode fail(const Error& error, ExitCode code = ExitCode::failed);
@@ -65,6 +69,7 @@ class Report {
     Json device_;
     Json path_;
     Json result_ = Json::object();
+    std::function<void(Report&)> at_end_;
 };
 
 [[nodiscard]] Json to_json(const Error& error);

@@ -12,6 +12,7 @@
 #include "device.hpp"
 #include "fill.hpp"
 #include "hexdump.hpp"
+#include "interruption.hpp"
 #include "mover.hpp"
 #include "progress.hpp"
 
@@ -27,6 +28,7 @@ struct CopyOptions {
     std::string file;
     std::string pattern;
     std::uint64_t seed = 1;
+    bool seed_given = false;
     bool destructive = false;
 };
 
@@ -149,6 +151,7 @@ ExitCode read(Context& context, CopyOptions options) {
     std::string hex;
     std::uint64_t moved = 0;
     Progress progress{context.err, Progress::on_terminal()};
+    const Interruption interruption;
     const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
                           const nvme::Completion& completion) -> Result<void> {
         if (auto ok = must_succeed(transfer, completion, work->target); !ok) {
@@ -191,6 +194,10 @@ ExitCode write(Context& context, const CopyOptions& options) {
         return report.fail(fail(EINVAL, "write", options.device.name, "Say --input FILE or --pattern PATTERN.").value(),
                            ExitCode::usage);
     }
+    if (options.seed_given && options.pattern != "stamp") {
+        return report.fail(fail(EINVAL, "write", options.device.name, "--seed is for --pattern stamp alone.").value(),
+                           ExitCode::usage);
+    }
     if (const auto allowed = allow_destruction(options.device, options.destructive, "write"); !allowed) {
         return report.fail(allowed.error().error, allowed.error().code);
     }
@@ -219,6 +226,7 @@ ExitCode write(Context& context, const CopyOptions& options) {
     std::uint64_t moved = 0;
     std::optional<Error> source_error;
     Progress progress{context.err, Progress::on_terminal()};
+    const Interruption interruption;
     const auto next = [&](std::span<std::byte> memory) -> std::optional<Transfer> {
         const auto transfer = order();
         if (!transfer) {
@@ -289,12 +297,15 @@ void add_write(CLI::App& app, Context& context, Action& action) {
     command->add_option("--pattern", options->pattern, "zero, ones, a byte (0xa5), or stamp (what verify writes)")
         ->type_name("PATTERN")
         ->excludes(input);
-    command->add_option("--seed", options->seed, "Seed of --pattern stamp")->capture_default_str()->type_name("N");
+    auto* const seed =
+        command->add_option("--seed", options->seed, "Seed of --pattern stamp")->capture_default_str()->type_name("N");
     add_destructive_flag(*command, options->destructive);
     add_move_options(*command, options->move);
     add_json_flag(*command, context);
-    command->callback(
-        [&context, &action, options] { action = [&context, options] { return write(context, *options); }; });
+    command->callback([&context, &action, options, seed] {
+        options->seed_given = seed->count() > 0;
+        action = [&context, options] { return write(context, *options); };
+    });
 }
 
 } // namespace upcie::cli

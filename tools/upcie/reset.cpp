@@ -40,9 +40,16 @@ ExitCode reset(Context& context, const ResetOptions& options) {
     if (const auto status = session->controller->status(); !status) {
         return report.fail(status.error());
     }
+    const std::uint64_t escalations = session->controller->function_resets();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    report.result() =
-        Json{{"kind", options.function ? "function" : "controller"}, {"ready", true}, {"seconds", seconds}};
+    report.result() = Json{{"kind", options.function ? "function" : "controller"},
+                           {"ready", true},
+                           {"seconds", seconds},
+                           {"escalations", escalations}};
+    if (escalations != 0) {
+        report.line("the controller did not let itself be disabled: its PCI function was reset {} time{}", escalations,
+                    escalations == 1 ? "" : "s");
+    }
     report.line("{} reset; the controller is ready again after {:.3f} s", options.function ? "function" : "controller",
                 seconds);
     return report.finish();

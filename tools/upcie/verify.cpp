@@ -8,6 +8,7 @@
 #include <upcie/nvme/command_error.hpp>
 
 #include "commands.hpp"
+#include "interruption.hpp"
 
 namespace upcie::cli {
 
@@ -199,7 +200,8 @@ Json to_json(const VerifyTally::Bad& bad) {
     return entry;
 }
 
-ExitCode conclude(Run& run) {
+/// What was found, for people and in the document.
+void tell(Run& run) {
     run.progress.finish();
     auto& tally = run.tally;
     Json& result = run.report.result();
@@ -225,11 +227,17 @@ ExitCode conclude(Run& run) {
             Json{{"lba", failure.lba}, {"blocks", failure.blocks}, {"error", upcie::cli::to_json(failure.error)}});
         run.report.line("FAIL {}", failure.error.message());
     }
+}
+
+ExitCode conclude(Run& run) {
+    tell(run);
+    auto& tally = run.tally;
     const std::string what =
         fmt::format("seed {:#x}, namespace {}, LBA {} to {}", run.stamp.seed, run.target.info.nsid.value(),
                     run.range.first, run.range.first + run.range.count - 1);
     std::string verdict;
     ExitCode code = ExitCode::ok;
+    const Error* error = nullptr;
     if (tally.bad() > 0) {
         verdict = fmt::format("BAD DATA: {} of {} blocks read ({}); {}", tally.bad(), tally.bad() + tally.good(),
                               tally.summary(), what);
@@ -238,25 +246,23 @@ ExitCode conclude(Run& run) {
         verdict = fmt::format("NOT VERIFIED: commands for {} blocks failed; the {} blocks read are good; {}",
                               tally.failed_blocks(), tally.good(), what);
         code = ExitCode::failed;
+        error = &tally.failures().front().error;
     } else {
         verdict = fmt::format("GOOD: {} blocks read, all as written; {}", tally.good(), what);
     }
-    result["verdict"] = verdict;
+    run.report.result()["verdict"] = verdict;
     run.report.line("{}", verdict);
-    return run.report.finish(code);
+    return error != nullptr ? run.report.fail(*error, code) : run.report.finish(code);
 }
 
 ExitCode fail_run(Run& run, const Error& error) {
-    run.progress.finish();
     // Bad data found before the device gave up is the more important news.
     if (run.tally.bad() > 0) {
         run.report.note(error.message());
         run.report.result()["stopped_by"] = upcie::cli::to_json(error);
         return conclude(run);
     }
-    for (const auto& failure : run.tally.failures()) {
-        run.report.line("FAIL {}", failure.error.message());
-    }
+    tell(run);
     return run.report.fail(error);
 }
 
@@ -281,7 +287,7 @@ ExitCode verify_with(Run& run) {
     result["memory"] = options.move.into.empty() ? "host" : options.move.into;
     run.report.line("seed {:#x} ({}), {} blocks of {} bytes from LBA {}, {} commands of up to {} blocks in flight",
                     run.stamp.seed, seed_source, run.range.count, run.stamp.block_size, run.range.first,
-                    options.move.depth, run.mover.blocks_per_command());
+                    run.mover.depth(), run.mover.blocks_per_command());
     const std::uint32_t passes = options.read_only ? 1 : options.passes;
     if (options.pass == 0 || passes - 1 > ~std::uint64_t{0} - options.pass) {
         return run.report.fail(fail(EINVAL, "number the passes",
@@ -357,6 +363,7 @@ ExitCode verify(Context& context, VerifyOptions options) {
             VerifyTally{options.findings},
             Progress{context.err, Progress::on_terminal()},
             stamp};
+    const Interruption interruption;
     return verify_with(run);
 }
 
@@ -379,11 +386,14 @@ void add_verify(CLI::App& app, Context& context, Action& action) {
     auto* pass = command->add_option("--pass", options->pass, "Number of the first pass; stamps carry it")
                      ->capture_default_str()
                      ->type_name("N");
-    command->add_option("--passes", options->passes, "Write and check so often; a block of an earlier pass is stale")
-        ->capture_default_str()
-        ->check(CLI::Range(1U, 1000000U))
-        ->type_name("N");
-    command->add_flag("--read-only", options->read_only, "Write nothing: check what an earlier run wrote");
+    auto* const passes =
+        command
+            ->add_option("--passes", options->passes, "Write and check so often; a block of an earlier pass is stale")
+            ->capture_default_str()
+            ->check(CLI::Range(1U, 1000000U))
+            ->type_name("N");
+    command->add_flag("--read-only", options->read_only, "Write nothing: check what an earlier run wrote")
+        ->excludes(passes);
     command->add_flag("--random", options->random, "In random order instead of ascending");
     command->add_option("--findings", options->findings, "Describe so many bad blocks one by one")
         ->capture_default_str()

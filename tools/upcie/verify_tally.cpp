@@ -14,7 +14,7 @@ void VerifyTally::judge(std::span<const std::byte> block, const Stamp& expected)
 
 void VerifyTally::failed(const Transfer& transfer, Error error) {
     failed_blocks_ += transfer.blocks;
-    if (failures_.size() < limit_) {
+    if (failures_.empty() || failures_.size() < limit_) { // the first one is the run's error
         failures_.push_back({transfer.lba, transfer.blocks, std::move(error)});
     }
 }

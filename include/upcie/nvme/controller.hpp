@@ -164,6 +164,9 @@ class Controller final : public QueueOwner, public std::enable_shared_from_this<
     /// kept.
     Result<void> reset();
 
+    /// Resets of the function since opening, each because disabling the controller was not confirmed.
+    [[nodiscard]] std::uint64_t function_resets() const noexcept;
+
     /// Keeps memory that the controller may still touch until it is confirmed disabled; for ever if that never happens.
     void keep(std::shared_ptr<void> memory, ByteCount bytes);
     /// What is kept so, queues whose deletion failed included.
