@@ -53,6 +53,10 @@ Error to_error(Refusal refusal, std::string operation, std::string subject, std:
                                  "demand: align the segments, or copy through one buffer",
                                  segment);
         break;
+    case Refusal::too_many_segments:
+        error.hint =
+            fmt::format("The SGL is full at segment {}: transfer less at a time, or make the segments longer", segment);
+        break;
     }
     return error;
 }

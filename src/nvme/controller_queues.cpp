@@ -101,6 +101,7 @@ Result<QueuePair> Controller::create_queue_pair(const QueueOptions& options) {
     setup.page_shift = parts.page_shift;
     setup.list_pages = prp_pages_for(max_transfer.value(), parts.page_shift);
     setup.max_transfer = max_transfer;
+    setup.sgl = options.use_sgl ? parts.info.sgl() : SglSupport::none;
     setup.timeout = options.timeout;
     setup.owner = shared_from_this();
     setup.resources = std::make_unique<QueueResources>();

@@ -38,6 +38,7 @@ QueuePair::QueuePair(QueueSetup setup)
       generation_{setup.generation},
       page_shift_{setup.page_shift},
       list_pages_{setup.list_pages},
+      sgl_{setup.sgl},
       capacity_{setup.layout.entries - 1},
       timeout_{positive(setup.timeout)},
       qid_{setup.qid},
@@ -116,6 +117,35 @@ Submitted QueuePair::refuse(std::uint64_t bytes, std::uint64_t described) const 
     return Submitted{bytes != described ? Refusal::length_mismatch : Refusal::queue_full};
 }
 
+// PRPs where they will do; for what they cannot describe, an SGL where the controller takes one. `make_next()` answers
+// a walk over the extents from the beginning.
+template <class MakeNext>
+QueuePair::DataPointer QueuePair::describe(const Slot& slot, std::uint64_t bytes, MakeNext&& make_next) const noexcept {
+    const PrpPair prps = build_prps_from(make_next(), bytes, lists_of(slot), page_shift_);
+    const bool beyond_prps = prps.refusal == Refusal::misaligned || prps.refusal == Refusal::segment_misaligned;
+    if (!beyond_prps || sgl_ == SglSupport::none) {
+        return {prps.prp1, prps.prp2, 0, prps.refusal, prps.segment};
+    }
+    const SglPointer sgl = build_sgl_from(make_next(), bytes, lists_of(slot), page_shift_, sgl_);
+    DataPointer pointer{0, 0, psdt_sgl, sgl.refusal, sgl.segment};
+    static_assert(sizeof sgl.first == sizeof pointer.first + sizeof pointer.second);
+    std::memcpy(&pointer.first, &sgl.first, sizeof pointer.first);
+    std::memcpy(&pointer.second, reinterpret_cast<const std::byte*>(&sgl.first) + sizeof pointer.first,
+                sizeof pointer.second);
+    return pointer;
+}
+
+Submitted QueuePair::place_described(Slot& slot, const DataPointer& pointer, IoOpcode opcode, const BlockFormat& format,
+                                     Lba lba, std::uint32_t blocks, std::uint64_t cookie) noexcept {
+    if (pointer.refusal != Refusal::none) {
+        return Submitted{pointer.refusal, pointer.segment};
+    }
+    Command& entry = *layout_.next;
+    const Submitted submitted = place(slot, opcode, format, lba, blocks, pointer.first, pointer.second, cookie);
+    entry.flags = pointer.flags; // the controller has not been told of the entry yet
+    return submitted;
+}
+
 // Everything about a pointer that the short way does not settle: refusals, several extents, odd pages.
 Submitted QueuePair::transfer_scattered(IoOpcode opcode, const BlockFormat& format, Lba lba, std::uint32_t blocks,
                                         const void* data, std::uint64_t cookie) noexcept {
@@ -127,29 +157,27 @@ Submitted QueuePair::transfer_scattered(IoOpcode opcode, const BlockFormat& form
     if (slot == nullptr) {
         return refuse(bytes, bytes);
     }
-    std::uint64_t done = 0;
     Refusal refusal = Refusal::none;
-    const auto next = [&]() -> iommu::Extent {
-        if (done == bytes) {
-            return {};
-        }
-        const memory::Resolution resolution =
-            resources_->reader.resolve(static_cast<const std::byte*>(data) + done, ByteCount{bytes - done});
-        if (!resolution) {
-            refusal = resolution.refusal;
-            return {};
-        }
-        done += resolution.extent.length.value();
-        return resolution.extent;
+    const auto from_the_beginning = [&] {
+        return [this, &refusal, data, bytes, done = std::uint64_t{0}]() mutable -> iommu::Extent {
+            if (done == bytes) {
+                return {};
+            }
+            const memory::Resolution resolution =
+                resources_->reader.resolve(static_cast<const std::byte*>(data) + done, ByteCount{bytes - done});
+            if (!resolution) {
+                refusal = resolution.refusal;
+                return {};
+            }
+            done += resolution.extent.length.value();
+            return resolution.extent;
+        };
     };
-    const PrpPair prps = build_prps_from(next, bytes, lists_of(*slot), page_shift_);
+    const DataPointer pointer = describe(*slot, bytes, from_the_beginning);
     if (refusal != Refusal::none) {
         return Submitted{refusal};
     }
-    if (prps.refusal != Refusal::none) {
-        return Submitted{prps.refusal, prps.segment};
-    }
-    return place(*slot, opcode, format, lba, blocks, prps.prp1, prps.prp2, cookie);
+    return place_described(*slot, pointer, opcode, format, lba, blocks, cookie);
 }
 
 Submitted QueuePair::transfer(IoOpcode opcode, const BlockFormat& format, Lba lba, std::uint32_t blocks,
@@ -159,11 +187,8 @@ Submitted QueuePair::transfer(IoOpcode opcode, const BlockFormat& format, Lba lb
     if (slot == nullptr) {
         return refuse(bytes, bytes);
     }
-    const PrpPair prps = build_prps(data, bytes, lists_of(*slot), page_shift_);
-    if (prps.refusal != Refusal::none) {
-        return Submitted{prps.refusal, prps.segment};
-    }
-    return place(*slot, opcode, format, lba, blocks, prps.prp1, prps.prp2, cookie);
+    const DataPointer pointer = describe(*slot, bytes, [data] { return walk_extents(data); });
+    return place_described(*slot, pointer, opcode, format, lba, blocks, cookie);
 }
 
 Submitted QueuePair::submit(const Command& command, std::uint64_t cookie) noexcept {
@@ -193,12 +218,13 @@ Submitted QueuePair::submit(const Command& command, std::span<const iommu::Exten
         if (slot == nullptr) {
             return refuse(bytes.value(), bytes.value());
         }
-        const PrpPair prps = build_prps(data, bytes.value(), lists_of(*slot), page_shift_);
-        if (prps.refusal != Refusal::none) {
-            return Submitted{prps.refusal, prps.segment};
+        const DataPointer pointer = describe(*slot, bytes.value(), [data] { return walk_extents(data); });
+        if (pointer.refusal != Refusal::none) {
+            return Submitted{pointer.refusal, pointer.segment};
         }
-        filled.prp1 = prps.prp1;
-        filled.prp2 = prps.prp2;
+        filled.prp1 = pointer.first;
+        filled.prp2 = pointer.second;
+        filled.flags = static_cast<std::uint8_t>((filled.flags & 0x3f) | pointer.flags);
     } else if (!data.empty()) {
         return Submitted{Refusal::length_mismatch};
     }

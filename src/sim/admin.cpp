@@ -25,7 +25,7 @@ constexpr nvme::Status invalid_queue_deletion = specific(0x0c);
 } // namespace
 
 Answer Engine::execute(const Command& command, std::uint16_t qid, const FaultRule* fault) {
-    if ((command.flags & 0xc3) != 0) {
+    if ((command.flags & 3) != 0 || !data_pointer_offered(command, qid)) {
         return {invalid_field}; // noted by check_reserved()
     }
     return qid == 0 ? execute_admin(command) : execute_io(command, fault);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <upcie/nvme/command.hpp>
+#include <upcie/nvme/sgl.hpp>
 #include <upcie/nvme/status.hpp>
 #include <upcie/os/fd.hpp>
 #include <upcie/sim/controller.hpp>
@@ -141,6 +142,7 @@ class Engine {
     [[nodiscard]] std::uint64_t doorbell_offset(std::uint16_t qid, bool completion) const noexcept;
     std::size_t fetch_all();
     bool fetch(std::uint16_t qid);
+    [[nodiscard]] bool data_pointer_offered(const Command& command, std::uint16_t qid) const noexcept;
     void check_reserved(const Command& command, std::uint16_t qid);
     void begin(const Command& command, std::uint16_t qid);
     [[nodiscard]] bool queue_memory_overlaps(std::uint64_t base, std::uint64_t bytes) const;
@@ -156,6 +158,11 @@ class Engine {
     bool post(CompletionQueue& queue, const Completion& completion);
     void signal_all();
     [[nodiscard]] std::uint16_t unused_cid(const SubmissionQueue& queue, std::uint16_t near) const;
+
+    // ---- scatter_gather.cpp: SGLs
+    nvme::Status walk_sgl(const Command& command, std::uint64_t bytes, Segments& segments);
+    nvme::Status read_sgl_segment(const Command& command, const nvme::SglDescriptor& link,
+                                  std::vector<nvme::SglDescriptor>& descriptors);
 
     // ---- transfer.cpp: PRPs
     nvme::Status walk_prps(const Command& command, std::uint64_t bytes, Segments& segments);

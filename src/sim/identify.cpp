@@ -106,6 +106,7 @@ void Engine::fill_identify_controller(std::span<std::byte> page) const {
     put<std::uint16_t>(page, 520, 1U << 2 | 1U << 3);                 // ONCS: dataset management, write zeroes
     put<std::uint8_t>(page, 524, 0);                                  // FNA: formats apply to one namespace
     put<std::uint8_t>(page, 525, options_.volatile_cache ? 0x07 : 0); // VWC: present, flush takes all-ones
+    put(page, 536, static_cast<std::uint32_t>(options_.sgl));         // SGLS: no bit bucket, no keys
     put_string(page, 768, fmt::format("nqn.2024-01.invalid.upcie:sim:{}", options_.serial));
     put<std::uint16_t>(page, 2048, 2500); // power state 0: 25 W
 }

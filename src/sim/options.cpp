@@ -92,6 +92,13 @@ const auto& keys() {
                 options.no_interrupts = text == "none";
                 return options.no_interrupts || number(&Options::vectors)(options, text);
             }},
+        Key{"sgl", "none, bytes or dwords",
+            [](Options& options, std::string_view text) {
+                options.sgl = text == "bytes"    ? nvme::SglSupport::bytes
+                              : text == "dwords" ? nvme::SglSupport::dwords
+                                                 : nvme::SglSupport::none;
+                return text == "bytes" || text == "dwords" || text == "none";
+            }},
         Key{"dstrd", "an exponent", number(&Options::dstrd)},
         Key{"mpsmin", "an exponent", number(&Options::mpsmin)},
         Key{"mpsmax", "an exponent", number(&Options::mpsmax)},

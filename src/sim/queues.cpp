@@ -183,6 +183,12 @@ bool Engine::fetch(std::uint16_t qid) {
     return true;
 }
 
+// PRPs always, SGLs as Identify says, and over PCIe never of an admin command.
+bool Engine::data_pointer_offered(const Command& command, std::uint16_t qid) const noexcept {
+    const unsigned psdt = command.flags & 0xc0U;
+    return psdt == 0 || (psdt == nvme::psdt_sgl && qid != 0 && options_.sgl != nvme::SglSupport::none);
+}
+
 void Engine::check_reserved(const Command& command, std::uint16_t qid) {
     const auto refuse = [&](const char* what, std::uint64_t value) {
         violate(ViolationKind::reserved_field, fmt::format("queue {}: command {} (opcode 0x{:02x}) has {} 0x{:x}", qid,
@@ -194,8 +200,8 @@ void Engine::check_reserved(const Command& command, std::uint16_t qid) {
     if ((command.flags & 0x3c) != 0) {
         refuse("reserved flags", command.flags);
     }
-    if ((command.flags & 0xc0) != 0) {
-        refuse("PSDT for SGLs, which Identify does not offer,", static_cast<unsigned>(command.flags) >> 6);
+    if (!data_pointer_offered(command, qid)) {
+        refuse("a PSDT that is not offered here,", static_cast<unsigned>(command.flags) >> 6);
     }
     if (command.cdw2 != 0 || command.cdw3 != 0) {
         refuse("reserved dwords 2 and 3", command.cdw2 | (std::uint64_t{command.cdw3} << 32));

@@ -89,7 +89,9 @@ nvme::Status Engine::walk_prps(const Command& command, std::uint64_t bytes, Segm
 // Nothing moves unless all of it can.
 nvme::Status Engine::move(const Command& command, Direction direction, std::span<std::byte> data) {
     Segments segments;
-    const nvme::Status status = walk_prps(command, data.size(), segments);
+    const bool is_sgl = (command.flags & 0xc0) == nvme::psdt_sgl;
+    const nvme::Status status =
+        is_sgl ? walk_sgl(command, data.size(), segments) : walk_prps(command, data.size(), segments);
     if (!status.ok()) {
         return status;
     }

@@ -29,6 +29,8 @@ std::string_view to_string(ViolationKind kind) noexcept {
         return "prp_misaligned";
     case ViolationKind::prp_unused:
         return "prp_unused";
+    case ViolationKind::sgl_invalid:
+        return "sgl_invalid";
     case ViolationKind::after_shutdown:
         return "after_shutdown";
     }

@@ -104,6 +104,57 @@ TEST_F(Data, PiecesInReverseOrder) {
     EXPECT_EQ(check(back.data(), lba, blocks, 99), "");
 }
 
+// Pieces that PRPs cannot describe: odd lengths, and meeting anywhere in a page. An SGL does, where there is one.
+TEST_F(Data, PiecesOfOddLengths) {
+    auto queue = make_queue(4);
+    const std::size_t unit = controller->info().sgl() == nvme::SglSupport::bytes ? 1 : 4;
+    const auto blocks = static_cast<std::uint32_t>(std::min<std::size_t>(max_bytes(queue), 128 * kib) / block_size());
+    const std::size_t bytes = blocks * block_size();
+    const Memory memory = make_memory(2 * bytes);
+    const Lba lba = scratch(2, blocks);
+    std::vector<std::byte> whole(bytes);
+    stamp(whole.data(), lba, blocks, 123);
+    std::memset(memory.data(), std::to_integer<int>(poison), 2 * bytes);
+    // Pieces of 37, 74, 111, ... units, a piece of the same length left out after each.
+    std::vector<iommu::Extent> extents;
+    std::size_t done = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 1; done < bytes; i = i % 60 + 1) {
+        const std::size_t length = std::min(i * 37 * unit, bytes - done);
+        std::memcpy(memory.data() + at, whole.data() + done, length);
+        for (std::size_t part = 0; part < length;) { // where the memory is not contiguous, a piece is several extents
+            const auto resolved = memory.registration.resolve(ByteCount{at + part}, ByteCount{length - part});
+            ASSERT_TRUE(resolved);
+            extents.push_back(resolved.extent);
+            part += resolved.extent.length.value();
+        }
+        done += length;
+        at += 2 * length;
+    }
+    const auto submitted = queue.transfer(nvme::IoOpcode::write, format, lba, blocks, extents, 1);
+    if (!controller->info().has_sgl()) {
+        EXPECT_EQ(submitted.refusal(), Refusal::segment_misaligned);
+        EXPECT_EQ(queue.read(format, lba, 1, memory.data() + 2, 1).refusal(), Refusal::misaligned);
+        return;
+    }
+    ASSERT_TRUE(submitted) << submitted.error("write", "pieces").message();
+    ASSERT_EQ(code(finish_one(queue, submitted)), 0);
+    const Memory back = make_memory(bytes + 4096);
+    ASSERT_EQ(code(finish_one(queue, queue.read(format, lba, blocks, back.data() + 3 * unit, 2))), 0);
+    EXPECT_EQ(check(back.data() + 3 * unit, lba, blocks, 123), "");
+    // And back into the pieces: nothing between them is touched.
+    std::memset(memory.data(), std::to_integer<int>(poison), 2 * bytes);
+    ASSERT_EQ(code(finish_one(queue, queue.transfer(nvme::IoOpcode::read, format, lba, blocks, extents, 3))), 0);
+    done = at = 0;
+    for (std::size_t i = 1; done < bytes; i = i % 60 + 1) {
+        const std::size_t length = std::min(i * 37 * unit, bytes - done);
+        ASSERT_EQ(std::memcmp(memory.data() + at, whole.data() + done, length), 0) << "piece at " << at;
+        ASSERT_TRUE(all(memory.bytes(at + length, length), poison)) << "behind the piece at " << at;
+        done += length;
+        at += 2 * length;
+    }
+}
+
 TEST_F(Data, OutsideOfTheNamespace) {
     auto queue = make_queue();
     const Memory memory = make_memory(2 * block_size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PRP entries for any extents, any page size and any number of list pages: either they describe exactly these bytes, or
-// the builder says why not. The list pages end where the sanitizer watches.
+// PRP entries and SGLs for any extents, any page size and any number of list pages: either they describe exactly these
+// bytes, or the builder says why not. The list pages end where the sanitizer watches.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -8,8 +8,10 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <upcie/nvme/prp.hpp>
+#include <upcie/nvme/sgl.hpp>
 
 #include "support/prp_lists.hpp"
+#include "support/sgl_walk.hpp"
 
 namespace {
 
@@ -76,6 +78,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             const auto walked = upcie::test::walk_prps(same, bytes, short_lists);
             require(walked && walked->data == expected);
         }
+    }
+    upcie::test::PrpLists segments{static_cast<std::uint32_t>(lists.addresses.size()), shift};
+    const auto sgl = upcie::nvme::build_sgl_from(upcie::nvme::walk_extents(extents), lying ? bytes + 512 : bytes,
+                                                 segments.pages(), shift, upcie::nvme::SglSupport::bytes);
+    const auto blocks = upcie::test::joined(extents);
+    const bool has_room =
+        blocks.size() <= upcie::nvme::sgl_capacity(static_cast<std::uint32_t>(lists.addresses.size()), shift);
+    if (sgl.refusal == upcie::Refusal::none) {
+        require(!lying && has_room);
+        const auto walked = upcie::test::walk_sgl(sgl.first, segments);
+        require(walked && walked->data == blocks);
+    } else {
+        require(lying || !has_room || extents.empty() || bytes >> 32 != 0);
     }
     return 0;
 }

@@ -6,7 +6,7 @@
 # Debian's arm64 development packages, unpacked in the cache: the machine's own package state stays as it is.
 aarch64_sysroot() {
     local sysroot=$cache/aarch64/sysroot work=$cache/aarch64/apt deb
-    if [[ ! -f $sysroot/complete ]]; then
+    if [[ ! -f $sysroot/complete-with-fmt ]]; then
         rm -rf "$sysroot" "$work"
         mkdir -p "$sysroot" "$work/lists/partial" "$work/cache/archives/partial" "$work/debs"
         : >"$work/status"
@@ -22,7 +22,7 @@ EOF
             cd "$work/debs"
             export APT_CONFIG=$work/apt.conf
             apt-get -q -o Acquire::Retries=3 update
-            apt-get -q -o Acquire::Retries=3 download libfmt-dev libgtest-dev libgmock-dev libexpected-dev \
+            apt-get -q -o Acquire::Retries=3 download libfmt-dev libfmt9 libgtest-dev libgmock-dev libexpected-dev \
                 libcli11-dev nlohmann-json3-dev
         ) >"$cache/aarch64/download.log" 2>&1 || {
             cat "$cache/aarch64/download.log"
@@ -31,10 +31,11 @@ EOF
         for deb in "$work"/debs/*.deb; do
             dpkg -x "$deb" "$sysroot"
         done
-        # Only the static libraries: the programs then run with nothing but the cross compiler's own libc.
-        find "$sysroot" -name '*.so*' -delete
+        # The static libraries where there are any: the programs then need the cross compiler's own libc, and fmt, which
+        # Debian has as a shared library alone.
+        find "$sysroot" -name '*.so*' ! -name 'libfmt.so*' -delete
         rm -rf "$work"
-        : >"$sysroot/complete"
+        : >"$sysroot/complete-with-fmt"
     fi
     say "$sysroot"
 }
@@ -50,7 +51,7 @@ cpp = ['ccache', 'clang++-14', '--target=aarch64-linux-gnu']
 ar = 'aarch64-linux-gnu-ar'
 strip = 'aarch64-linux-gnu-strip'
 pkgconfig = 'pkg-config'
-exe_wrapper = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu']
+exe_wrapper = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$sysroot/usr/lib/aarch64-linux-gnu']
 [built-in options]
 cpp_args = ['-isystem', '$sysroot/usr/include', '-Wno-shadow']
 cpp_link_args = ['-L$sysroot/usr/lib/aarch64-linux-gnu']
@@ -69,5 +70,5 @@ EOF
     # shellcheck disable=SC2086 # one target a word
     compile build-aarch64 $programs
     run_programs build-aarch64 unit conformance -- --patience 10 \
-        --wrapper "qemu-aarch64-static -L /usr/aarch64-linux-gnu"
+        --wrapper "qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$sysroot/usr/lib/aarch64-linux-gnu"
 }

@@ -44,6 +44,7 @@ struct QueueOptions {
     std::optional<unsigned> interrupt_vector = std::nullopt;    ///< none: a polled queue
     std::chrono::nanoseconds timeout{std::chrono::seconds{30}}; ///< of a command; 0: none
     ByteCount max_transfer{2_MiB}; ///< of one command; MDTS limits it further. Sizes the PRP lists: 4 KiB for 2 MiB
+    bool use_sgl = true;           ///< for data that PRPs cannot describe, where the controller takes SGLs
     std::shared_ptr<memory::Registry> registry = nullptr; ///< that pointers resolve through; may be attached later
 };
 

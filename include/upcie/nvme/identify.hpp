@@ -52,7 +52,11 @@ struct ControllerInfo {
     [[nodiscard]] bool has_write_cache() const noexcept { return (volatile_write_cache & 1) != 0; }
     /// LPA bit 2: Get Log Page takes an offset and a long length.
     [[nodiscard]] bool has_long_log_pages() const noexcept { return (log_attributes & 0x04) != 0; }
-    [[nodiscard]] bool has_sgl() const noexcept { return (sgl_support & 3) != 0; }
+    /// What SGLs of I/O commands may describe; the reserved value counts as none.
+    [[nodiscard]] SglSupport sgl() const noexcept {
+        return (sgl_support & 3) == 3 ? SglSupport::none : static_cast<SglSupport>(sgl_support & 3);
+    }
+    [[nodiscard]] bool has_sgl() const noexcept { return sgl() != SglSupport::none; }
 
     [[nodiscard]] static ControllerInfo parse(const IdentifyData& data);
 };

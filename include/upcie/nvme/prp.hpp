@@ -12,7 +12,7 @@
 
 namespace upcie::nvme {
 
-/// The list pages that one command may use for its PRP entries.
+/// The list pages that one command may use for its PRP entries, or for the segments of its SGL.
 struct PrpListPages {
     std::uint64_t* cpu = nullptr;             ///< page 0; the others follow it without a gap
     const std::uint64_t* addresses = nullptr; ///< device address of each page
@@ -196,17 +196,20 @@ template <class NextExtent>
     return pair;
 }
 
-/// The same for extents at hand.
-[[nodiscard]] inline PrpPair build_prps(std::span<const iommu::Extent> extents, std::uint64_t bytes, PrpListPages lists,
-                                        unsigned page_shift) noexcept {
-    std::size_t index = 0;
-    const auto next = [&]() -> iommu::Extent {
+/// What build_prps_from() asks for, of extents at hand; those of length 0 are passed over.
+[[nodiscard]] inline auto walk_extents(std::span<const iommu::Extent> extents) noexcept {
+    return [extents, index = std::size_t{0}]() mutable -> iommu::Extent {
         while (index < extents.size() && extents[index].length.value() == 0) {
             ++index;
         }
         return index < extents.size() ? extents[index++] : iommu::Extent{};
     };
-    return build_prps_from(next, bytes, lists, page_shift);
+}
+
+/// The same for extents at hand.
+[[nodiscard]] inline PrpPair build_prps(std::span<const iommu::Extent> extents, std::uint64_t bytes, PrpListPages lists,
+                                        unsigned page_shift) noexcept {
+    return build_prps_from(walk_extents(extents), bytes, lists, page_shift);
 }
 
 /// The common case: one extent of `bytes`, a list of one page at most. Answers too_long when more than one is needed.

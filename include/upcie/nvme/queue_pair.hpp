@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
-#include <upcie/memory/buffer.hpp>
 #include <upcie/memory/registry.hpp>
 #include <upcie/nvme/command.hpp>
 #include <upcie/nvme/prp.hpp>
 #include <upcie/nvme/queue_layout.hpp>
-#include <upcie/os/fd.hpp>
+#include <upcie/nvme/queue_setup.hpp>
+#include <upcie/nvme/sgl.hpp>
 #include <upcie/refusal.hpp>
 #include <upcie/result.hpp>
 #include <upcie/units.hpp>
@@ -49,45 +49,6 @@ class Submitted {
     Refusal refusal_ = Refusal::none;
 };
 
-/// The memory and descriptors of one queue pair, kept together: nothing of it may go while the controller can touch it.
-struct QueueResources {
-    memory::DmaBuffer rings;                   ///< submission ring, then completion ring, each from a page's start
-    memory::DmaBuffer lists;                   ///< PRP list pages, `list_pages` for each command
-    std::vector<std::uint64_t> list_addresses; ///< device address of every list page
-    memory::Reader reader;                     ///< holds the registered memory that commands in flight may use
-    os::Fd interrupt;                          ///< eventfd; empty for a polled queue
-};
-
-/// What a queue pair asks of the controller that made it. Cold, virtual. Threads: any.
-class QueueOwner {
-  public:
-    virtual ~QueueOwner() = default;
-    /// Counts confirmed disables of the controller: a queue made before the present count is dead.
-    [[nodiscard]] const std::atomic<std::uint32_t>& generation() const noexcept { return generation_; }
-    /// Deletes the queue on the controller and frees the resources; keeps them until the controller is confirmed
-    /// disabled when that fails.
-    virtual void release(Qid qid, std::uint32_t generation, std::unique_ptr<QueueResources> resources) noexcept = 0;
-    /// Creates the queue again after a reset, over the same memory; answers the generation it belongs to.
-    /// Errors: as Controller::create_queue_pair.
-    virtual Result<std::uint32_t> recreate(Qid qid, const QueueResources& resources, std::uint32_t entries) = 0;
-
-  protected:
-    std::atomic<std::uint32_t> generation_{0};
-};
-
-/// All that a queue pair is made of.
-struct QueueSetup {
-    Qid qid;
-    QueueLayout layout;           ///< rings, doorbells and entries filled in, completion ring zeroed
-    unsigned page_shift = 12;     ///< of the controller's page (CC.MPS + 12)
-    std::uint32_t list_pages = 0; ///< PRP list pages a command has
-    ByteCount max_transfer;       ///< of one command; what the list pages can describe may be less and then counts
-    std::uint32_t generation = 0; ///< the owner's when the queue was created
-    std::chrono::nanoseconds timeout{std::chrono::seconds{30}}; ///< of a command, unless it names its own; 0: none
-    std::unique_ptr<QueueResources> resources;
-    std::shared_ptr<QueueOwner> owner;
-};
-
 /// One NVMe submission and completion queue: commands go in by submit and ring, come out by poll.
 ///
 /// Move-only; holds its controller. At destruction the queue is deleted on the controller before its memory goes.
@@ -108,8 +69,9 @@ class QueuePair {
 
     // ---- submission. Nothing reaches the controller before ring(). Refuses: queue_full, queue_dead, and as said.
 
-    /// Reads `blocks` blocks from `lba` into registered memory. Refuses: no_registry, not_registered, out_of_bounds,
-    /// empty, too_long, misaligned, segment_misaligned.
+    /// Reads `blocks` blocks from `lba` into registered memory, described by PRPs; by an SGL where PRPs cannot and the
+    /// controller can. Refuses: no_registry, not_registered, out_of_bounds, empty, too_long, and what neither can
+    /// describe: misaligned, segment_misaligned, too_many_segments.
     [[nodiscard, gnu::always_inline]] Submitted read(const BlockFormat& format, Lba lba, std::uint32_t blocks,
                                                      void* data, std::uint64_t cookie) noexcept {
         return transfer(IoOpcode::read, format, lba, blocks, data, cookie);
@@ -130,7 +92,8 @@ class QueuePair {
     }
     /// Any command as it stands: the caller fills all but the CID, PRPs included.
     [[nodiscard]] Submitted submit(const Command& command, std::uint64_t cookie) noexcept;
-    /// Any command that moves `bytes` in or out of `data`: the queue fills PRPs and CID. Zero bytes: no data.
+    /// Any command that moves `bytes` in or out of `data`: the queue fills the data pointer and the CID. Zero bytes: no
+    /// data.
     [[nodiscard]] Submitted submit(const Command& command, std::span<const iommu::Extent> data, ByteCount bytes,
                                    std::uint64_t cookie) noexcept;
     /// A vector of extents for a read or write of `blocks` blocks.
@@ -362,6 +325,18 @@ class QueuePair {
     void count_submitted() noexcept { outstanding_ += not_rung(); }
 
     // ---- off the hot path, in queue_pair.cpp
+    /// A command's data pointer: two PRP entries or one SGL descriptor, and the flags that say which.
+    struct DataPointer {
+        std::uint64_t first = 0;
+        std::uint64_t second = 0;
+        std::uint8_t flags = 0;
+        Refusal refusal = Refusal::none;
+        std::uint32_t segment = 0;
+    };
+    template <class MakeNext>
+    [[nodiscard]] DataPointer describe(const Slot& slot, std::uint64_t bytes, MakeNext&& make_next) const noexcept;
+    Submitted place_described(Slot& slot, const DataPointer& pointer, IoOpcode opcode, const BlockFormat& format,
+                              Lba lba, std::uint32_t blocks, std::uint64_t cookie) noexcept;
     [[nodiscard]] PrpListPages lists_of(const Slot& slot) const noexcept;
     [[nodiscard]] Slot* find_free_slot() noexcept;
     [[nodiscard]] Submitted refuse(std::uint64_t bytes, std::uint64_t described) const noexcept;
@@ -389,6 +364,7 @@ class QueuePair {
     std::uint32_t outstanding_ = 0; ///< of those that the controller has been told of
     std::uint32_t page_shift_ = 12;
     std::uint32_t list_pages_ = 0;
+    SglSupport sgl_ = SglSupport::none;
     std::uint32_t polls_ = 0;
     std::uint32_t capacity_ = 0;
     std::uint32_t drain_remaining_ = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <upcie/nvme/sgl.hpp>
 #include <upcie/result.hpp>
 #include <upcie/sim/address_space.hpp>
 #include <upcie/sim/faults.hpp>
@@ -36,8 +37,9 @@ struct Options {
     std::uint16_t vendor = 0x1b36;  ///< "vendor=0x1b36": PCI vendor
     std::uint16_t device = 0x5c1e;  ///< "device=0x5c1e"
     std::string serial = "SIM0001"; ///< "serial=..": up to 20 characters
-    std::string model = "upcie simulated NVMe"; ///< "model=..": up to 40
-    std::string firmware = "1.0";               ///< "firmware=..": up to 8
+    std::string model = "upcie simulated NVMe";    ///< "model=..": up to 40
+    std::string firmware = "1.0";                  ///< "firmware=..": up to 8
+    nvme::SglSupport sgl = nvme::SglSupport::none; ///< "sgl=bytes", "dwords", "none": what data pointers may be
     bool threaded = true;          ///< "thread=off": nothing happens except in Controller::step() and Function::pause()
     AddressSpaceOptions addresses; ///< "iova=0x1000..0xffffff", "scatter=1" (pages_per_run), "zero=on", "seed=7"
     FaultScript faults;            ///< "faults=SCRIPT"

@@ -22,6 +22,7 @@ enum class ViolationKind : std::uint8_t {
     reserved_field,   ///< PSDT, FUSE, metadata pointer, or reserved dwords that are not zero
     prp_misaligned,   ///< PRP entry 1 not a dword multiple, an offset where none may be, a list not at a qword
     prp_unused,       ///< PRP entry 2 not zero though PRP entry 1 covers the transfer
+    sgl_invalid,      ///< a descriptor of another kind, length, place or alignment than may be
     after_shutdown,   ///< a command after the host asked for shutdown
 };
 

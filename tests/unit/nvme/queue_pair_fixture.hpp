@@ -51,7 +51,7 @@ struct QueuePairTest : testing::Test {
         return reinterpret_cast<std::byte*>(0x7000'0000 + offset); // never touched
     }
 
-    QueuePair make(std::chrono::nanoseconds timeout = 0ns, bool attached = true) {
+    QueuePair make(std::chrono::nanoseconds timeout = 0ns, bool attached = true, SglSupport sgl = SglSupport::none) {
         QueueSetup setup;
         setup.qid = Qid{5};
         setup.layout.submission = submission.data();
@@ -64,6 +64,7 @@ struct QueuePairTest : testing::Test {
         setup.list_pages = 2;
         setup.max_transfer = 4_MiB;
         setup.timeout = timeout;
+        setup.sgl = sgl;
         setup.resources = std::make_unique<QueueResources>();
         for (std::uint32_t i = 0; i < 2 * entries; ++i) {
             setup.resources->list_addresses.push_back(0x9000'0000 + std::uint64_t{i} * 4096);
