@@ -280,5 +280,6 @@ constexpr nvme::Status specific(std::uint8_t code) noexcept {
     return {nvme::StatusCodeType::command_specific, code, true};
 }
 constexpr nvme::Status invalid_field = generic(0x02);
+constexpr nvme::Status data_transfer_error = generic(0x04);
 
 } // namespace upcie::sim

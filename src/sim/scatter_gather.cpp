@@ -14,7 +14,6 @@ namespace {
 using nvme::SglDescriptor;
 using nvme::SglKind;
 
-constexpr nvme::Status data_transfer_error = generic(0x04);
 constexpr nvme::Status segment_descriptor_invalid = generic(0x0d);
 constexpr nvme::Status too_many_descriptors = generic(0x0e);
 constexpr nvme::Status data_length_invalid = generic(0x0f);

@@ -11,7 +11,6 @@ namespace upcie::sim {
 namespace {
 
 constexpr nvme::Status prp_offset_invalid = generic(0x13);
-constexpr nvme::Status data_transfer_error = generic(0x04);
 
 } // namespace
 

@@ -69,6 +69,6 @@ EOF
     programs=$(test_programs build-aarch64 unit conformance)
     # shellcheck disable=SC2086 # one target a word
     compile build-aarch64 $programs
-    run_programs build-aarch64 unit conformance -- --patience 10 \
+    UPCIE_USER_EMULATION=1 run_programs build-aarch64 unit conformance -- --patience 10 \
         --wrapper "qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$sysroot/usr/lib/aarch64-linux-gnu"
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <support/mock_system.hpp>
+#include <support/user_emulation.hpp>
 #include <upcie/os/fd_passing.hpp>
 
 namespace upcie::os {
@@ -113,6 +114,9 @@ TEST_P(FdPassing, ADepartedPeerAndSilenceAreToldApart) {
 }
 
 TEST_P(FdPassing, TooManyDescriptorsAreNoticedAndLeakNothing) {
+    if (test::under_user_emulation()) {
+        GTEST_SKIP() << "qemu-user receives with twice the room and does not say that descriptors were cut off";
+    }
     join(system_);
     const std::size_t before = open_descriptors();
     // By hand: this library does not send so many.
