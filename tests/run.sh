@@ -8,7 +8,7 @@
 #             library, then the unit tests under ASan+UBSan and TSan
 #   vm        the library and the probes on a real kernel under QEMU
 #   device    what needs hardware of this machine; skipped without it
-#   fuzz      every fuzzer for FUZZ_SECONDS seconds (20)
+#   fuzz      PRPs and SGLs, registry and scatter lists for FUZZ_SECONDS seconds (60) each, the others for a third
 #   bench     instructions an I/O, counted by callgrind
 #   mutants   each guarded check taken out: its test must fail
 #   all       all of these, and lint and aarch64

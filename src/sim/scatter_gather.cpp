@@ -21,7 +21,7 @@ constexpr nvme::Status descriptor_type_invalid = generic(0x11);
 
 SglDescriptor descriptor_of(const nvme::Command& command) noexcept {
     SglDescriptor descriptor;
-    std::memcpy(&descriptor, &command.prp1, sizeof descriptor); // dwords 6 to 9
+    std::memcpy(static_cast<void*>(&descriptor), &command.prp1, sizeof descriptor); // dwords 6 to 9
     return descriptor;
 }
 

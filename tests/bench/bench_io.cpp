@@ -17,6 +17,9 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <upcie/gpu/flavour.hpp>
+#include <upcie/gpu/stub.hpp>
+#include <upcie/memory/device_exports.hpp>
 #include <upcie/memory/registry.hpp>
 #include <upcie/nvme/queue_pair.hpp>
 #include <upcie/os/system.hpp>
@@ -101,8 +104,57 @@ T* pages(std::size_t bytes) {
     return static_cast<T*>(memory);
 }
 
+/// The buffers of a case, one behind the other, each registered by itself.
+struct Buffers {
+    std::byte* data = nullptr;
+    std::vector<memory::Registration> registrations;
+    std::shared_ptr<memory::DeviceExports> exports; ///< of device memory
+
+    static Result<Buffers> host(memory::Registry& registry, std::size_t bytes, std::size_t count) {
+        Buffers buffers;
+        buffers.data = pages<std::byte>(count * bytes);
+        for (std::size_t i = 0; i < count; ++i) {
+            auto one = registry.register_memory(buffers.data + i * bytes, ByteCount{bytes});
+            if (!one) {
+                return tl::unexpected{std::move(one.error())};
+            }
+            buffers.registrations.push_back(std::move(*one));
+        }
+        return buffers;
+    }
+    /// In one allocation of a stub GPU, as a pool has them.
+    static Result<Buffers> device(memory::Registry& registry, std::size_t bytes, std::size_t count) {
+        gpu::stub::Options options;
+        options.udmabuf_node.clear();
+        auto stub = gpu::stub::Stub::create(os::real_system(), options);
+        if (!stub) {
+            return tl::unexpected{std::move(stub.error())};
+        }
+        const auto base = stub->allocate(ByteCount{count * bytes});
+        if (!base) {
+            return tl::unexpected{base.error()};
+        }
+        Buffers buffers;
+        buffers.data = reinterpret_cast<std::byte*>(base->value());
+        buffers.exports = std::make_shared<memory::DeviceExports>(
+            std::make_shared<gpu::FlavourRuntime<gpu::stub::Stub>>(*stub), memory::DeviceExports::Options{});
+        for (std::size_t i = 0; i < count; ++i) {
+            auto one =
+                registry.register_device_memory(*buffers.exports, *base + ByteCount{i * bytes}, ByteCount{bytes});
+            if (!one) {
+                return tl::unexpected{std::move(one.error())};
+            }
+            buffers.registrations.push_back(std::move(*one));
+        }
+        return buffers;
+    }
+};
+
+enum class Where { host, device };
+
 /// One case. Size and depth are constants, as they are where an application reads pages of one size.
-template <std::uint32_t bytes, std::uint32_t depth, std::uint32_t run_bytes = 0, std::size_t buffer_count = 10'000>
+template <std::uint32_t bytes, std::uint32_t depth, Where where = Where::host, std::uint32_t run_bytes = 0,
+          std::size_t buffer_count = 10'000>
 int run(const char* name, std::uint64_t count) {
     static constexpr nvme::BlockFormat format{Nsid{1}, 12};
     auto registry = memory::Registry::create(os::real_system(), std::make_shared<BenchSpace>(run_bytes));
@@ -110,17 +162,15 @@ int run(const char* name, std::uint64_t count) {
         fmt::print(stderr, "{}\n", registry.error().message());
         return 1;
     }
-    auto* const data = pages<std::byte>(buffer_count * std::size_t{bytes});
-    std::vector<memory::Registration> registrations;
+    const auto buffers = where == Where::host ? Buffers::host(**registry, bytes, buffer_count)
+                                              : Buffers::device(**registry, bytes, buffer_count);
+    if (!buffers) {
+        fmt::print(stderr, "{}\n", buffers.error().message());
+        return 1;
+    }
     std::vector<std::byte*> pointers;
     for (std::size_t i = 0; i < buffer_count; ++i) {
-        auto registration = (*registry)->register_memory(data + i * bytes, ByteCount{bytes});
-        if (!registration) {
-            fmt::print(stderr, "{}\n", registration.error().message());
-            return 1;
-        }
-        pointers.push_back(data + i * bytes);
-        registrations.push_back(std::move(*registration));
+        pointers.push_back(buffers->data + i * bytes);
     }
 
     volatile std::uint32_t doorbells[2] = {0, 0};
@@ -197,7 +247,9 @@ int main(int argc, char** argv) {
         {"read-4k-qd32", run<4096, 32>},
         {"read-128k-qd1", run<131072, 1>},
         {"read-128k-qd32", run<131072, 32>},
-        {"read-1m-64k-runs-qd32", run<1U << 20, 32, 65536, 1000>},
+        {"read-4k-device-qd32", run<4096, 32, Where::device>},
+        {"read-128k-device-qd32", run<131072, 32, Where::device>},
+        {"read-1m-64k-runs-qd32", run<1U << 20, 32, Where::host, 65536, 1000>},
     };
     for (const Case& one : cases) {
         if (argc == 3 && one.name == argv[1]) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What translation costs by itself: bench_translate CASE COUNT does COUNT of it, and instructions.sh counts. Pointers
-// and handles are drawn at random among 10,000 registrations; drawing them is counted in, about ten instructions.
+// and handles are drawn at random among 10,000 registrations; the draw-… cases only draw, and are taken off.
+// bench_translate --time prints nanoseconds of the same, for information: they change with the machine and its load.
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -97,6 +100,28 @@ std::uint64_t resolve_handle(std::uint64_t count) {
     return sum;
 }
 
+std::uint64_t draw_handle(std::uint64_t count) {
+    const auto registry = make_registry();
+    const auto registrations = fill(*registry);
+    Draw draw;
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        sum += reinterpret_cast<std::uintptr_t>(&registrations[draw.next()]) + draw.offset();
+    }
+    return sum;
+}
+
+std::uint64_t draw_pointer(std::uint64_t count) {
+    const auto registry = make_registry();
+    const auto registrations = fill(*registry);
+    Draw draw;
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        sum += reinterpret_cast<std::uintptr_t>(buffer(draw.next()) + draw.offset());
+    }
+    return sum;
+}
+
 std::uint64_t resolve_pointer(std::uint64_t count) {
     const auto registry = make_registry();
     const auto registrations = fill(*registry);
@@ -114,15 +139,34 @@ std::uint64_t resolve_pointer(std::uint64_t count) {
     return sum;
 }
 
-/// COUNT segments of 64 KiB, sixteen to a run: the list walked and registered, in pieces of 64 GiB.
-std::uint64_t register_segments(std::uint64_t count) {
-    constexpr std::uint64_t whole = 1 << 20; // segments of 64 GiB
-    const auto registry = make_registry();
+constexpr std::uint64_t whole = 1 << 20; // segments of 64 KiB in 64 GiB
+
+/// 64 GiB as an exporter lists them, sixteen segments to a run.
+std::vector<dmabuf::Segment> list_segments() {
     std::vector<dmabuf::Segment> segments;
     for (std::uint64_t i = 0; i < whole; ++i) {
         segments.push_back(
             {DmaAddress{0x6000'0000'0000 + i * 65536 + i / 16 * 65536}, 64_KiB, dmabuf::SegmentKind::bar});
     }
+    return segments;
+}
+
+/// COUNT segments looked at and no more.
+std::uint64_t read_segments(std::uint64_t count) {
+    const auto segments = list_segments();
+    std::uint64_t sum = 0;
+    for (std::uint64_t done = 0; done < count; done += whole) {
+        for (const auto& segment : segments) {
+            sum += segment.address.value() ^ segment.length.value() ^ static_cast<std::uint64_t>(segment.kind);
+        }
+    }
+    return sum;
+}
+
+/// COUNT segments checked, made runs of and registered, in pieces of 64 GiB.
+std::uint64_t register_segments(std::uint64_t count) {
+    const auto registry = make_registry();
+    const auto segments = list_segments();
     std::uint64_t sum = 0;
     for (std::uint64_t done = 0; done < count; done += whole) {
         const auto list = must(dmabuf::ScatterList::from_segments(segments, "bench"));
@@ -137,6 +181,23 @@ std::uint64_t register_segments(std::uint64_t count) {
     return sum;
 }
 
+/// Nanoseconds of one, the best of several tries.
+double nanoseconds(std::uint64_t (*run)(std::uint64_t)) {
+    constexpr std::uint64_t count = 2'000'000;
+    const auto took = [run](std::uint64_t n) {
+        const auto start = std::chrono::steady_clock::now();
+        if (run(n) == 0) {
+            std::abort();
+        }
+        return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+    };
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+        best = std::min(best, (took(2 * count) - took(count)) / count);
+    }
+    return best;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -145,9 +206,8 @@ int main(int argc, char** argv) {
         std::uint64_t (*run)(std::uint64_t);
     };
     constexpr Case cases[] = {
-        {"resolve-handle", resolve_handle},
-        {"resolve-pointer", resolve_pointer},
-        {"register-64g", register_segments},
+        {"resolve-handle", resolve_handle}, {"resolve-pointer", resolve_pointer}, {"draw-handle", draw_handle},
+        {"draw-pointer", draw_pointer},     {"register-64g", register_segments},  {"read-segments", read_segments},
     };
     for (const Case& one : cases) {
         if (argc == 3 && one.name == argv[1]) {
@@ -155,7 +215,12 @@ int main(int argc, char** argv) {
             return 0;
         }
     }
-    fmt::print(stderr, "usage: bench_translate CASE COUNT, CASE one of:\n");
+    if (argc == 2 && std::string_view{argv[1]} == "--time") {
+        fmt::print("resolve-handle-time {:.1f} ns\n", nanoseconds(resolve_handle) - nanoseconds(draw_handle));
+        fmt::print("resolve-pointer-time {:.1f} ns\n", nanoseconds(resolve_pointer) - nanoseconds(draw_pointer));
+        return 0;
+    }
+    fmt::print(stderr, "usage: bench_translate CASE COUNT, or --time, CASE one of:\n");
     for (const Case& one : cases) {
         fmt::print(stderr, "  {}\n", one.name);
     }

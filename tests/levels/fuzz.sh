@@ -21,10 +21,14 @@ level_fuzz() {
     count "$(grep -c '^PASS' "$log" || true)" "$(grep -c '^FAIL' "$log" || true)" 0
 }
 
-# fuzz_one PROGRAM: FUZZ_SECONDS of it. New inputs stay in the cache; the tree's own corpus, if any, seeds them.
+# fuzz_one PROGRAM: FUZZ_SECONDS of those that turn pointers into addresses, a third of that of the others. New inputs stay in the cache; the tree's own corpus, if any, seeds them.
 fuzz_one() {
-    local name seconds=${FUZZ_SECONDS:-20} corpus log crash seeds=()
+    local name seconds=${FUZZ_SECONDS:-60} corpus log crash seeds=()
     name=$(basename "$1")
+    case $name in
+        fuzz_prp | fuzz_registry | fuzz_scatter_list) ;;
+        *) seconds=$((seconds / 3)) ;;
+    esac
     corpus=$cache/fuzz/$name
     crash=$top/build-asan/$name-
     log=$top/build-asan/$name.log

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cerrno>
 #include <optional>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -172,81 +171,6 @@ TEST_F(RegistryTest, LargeRegistrationsTakeNoMoreMemoryThanSmallOnes) {
     // A second registration inside gets a leaf of its own and goes without a trace.
     add(0x18'0000'0000, 4096).unregister();
     EXPECT_EQ(reader.resolve(at(0x18'0000'0000), 8_KiB).extent.address, DmaAddress{0x8'0000'0000});
-}
-
-// Random registrations, removals and look-ups against the plainest model there is.
-TEST_F(RegistryTest, AgreesWithANaiveModel) {
-    struct Model {
-        std::uint64_t base;
-        std::uint64_t length;
-        Registration registration;
-    };
-    std::vector<Model> live; // oldest first
-    std::mt19937_64 random{42};
-    const auto below = [&](std::uint64_t limit) { return random() % limit; };
-    // Three neighbourhoods: crowded pages, around a 2 MiB boundary, and wide.
-    const auto pick = [&](std::uint64_t& base, std::uint64_t& length) {
-        switch (below(3)) {
-        case 0:
-            base = 0x7000'0000 + below(16384);
-            length = 1 + below(6000);
-            break;
-        case 1:
-            base = 0x7040'0000 - 8192 + below(4) * 4096;
-            length = (1 + below(4)) * 4096;
-            break;
-        default:
-            base = 0x7000'0000 + (below(8) << 20);
-            length = (1 + below(8)) << 20;
-        }
-    };
-    Reader reader = registry->attach();
-    std::uint64_t outcomes[4] = {};
-    for (int step = 0; step < 60'000; ++step) {
-        std::uint64_t base = 0;
-        std::uint64_t length = 0;
-        pick(base, length);
-        const std::uint64_t action = below(20);
-        if (action == 0 && live.size() < 40) {
-            live.push_back({base, length, add(base, length)});
-            continue;
-        }
-        if (action == 1 && !live.empty()) {
-            live.erase(live.begin() + static_cast<std::ptrdiff_t>(below(live.size())));
-            reader.announce(reader.epoch());
-            continue;
-        }
-        const std::uint64_t bytes = 1 + below(length);
-        const Model* holder = nullptr;
-        bool touched = false;
-        for (const Model& one : live) {
-            if (one.base <= base && base < one.base + one.length) {
-                touched = true;
-                if (bytes <= one.length - (base - one.base)) {
-                    holder = &one;
-                }
-            }
-        }
-        const Resolution resolution = reader.resolve(at(base), ByteCount{bytes});
-        if (holder == nullptr) {
-            ASSERT_EQ(resolution.refusal, touched ? Refusal::out_of_bounds : Refusal::not_registered)
-                << std::hex << base << '+' << bytes << " at step " << std::dec << step;
-            ++outcomes[touched ? 1 : 0];
-        } else {
-            ASSERT_TRUE(resolution) << std::hex << base << '+' << bytes << " at step " << std::dec << step;
-            ASSERT_EQ(resolution.extent,
-                      holder->registration.resolve(ByteCount{base - holder->base}, ByteCount{bytes}).extent);
-            ++outcomes[holder == &live.back() ? 2 : 3];
-        }
-    }
-    for (const std::uint64_t outcome : outcomes) {
-        EXPECT_GT(outcome, 1000U) << "the mix leaves something untried";
-    }
-    live.clear();
-    reader.announce(reader.epoch());
-    registry->reclaim();
-    EXPECT_EQ(space->mapped(), 0U);
-    EXPECT_EQ(registry->index_memory(), 0_B);
 }
 
 // For TSan above all: one thread registers and unregisters while others resolve.

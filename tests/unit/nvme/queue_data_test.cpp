@@ -52,7 +52,7 @@ TEST_F(QueueData, AnSglDescribesWhatPrpsCannot) {
     QueuePair queue = make(0ns, true, SglSupport::bytes);
     const auto descriptor = [&](const Command& entry) {
         SglDescriptor one;
-        std::memcpy(&one, &entry.prp1, sizeof one);
+        std::memcpy(static_cast<void*>(&one), &entry.prp1, sizeof one);
         return one;
     };
     // An address that is no multiple of 4, by pointer and by extent.
@@ -78,7 +78,7 @@ TEST_F(QueueData, AnSglDescribesWhatPrpsCannot) {
     const auto index = (link.address - 0x9000'0000) / 4096;
     EXPECT_EQ(index, 3U * 2) << "in the list pages of its own slot";
     SglDescriptor listed[2];
-    std::memcpy(listed, lists.data() + index * 512, sizeof listed);
+    std::memcpy(static_cast<void*>(listed), lists.data() + index * 512, sizeof listed);
     EXPECT_EQ(listed[0].address, 0x1000U);
     EXPECT_EQ(listed[0].length, 100U);
     EXPECT_EQ(listed[1].address, 0x2003U);

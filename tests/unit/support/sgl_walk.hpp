@@ -41,7 +41,7 @@ struct SglWalk {
         }
         ++walk.pages_used;
         std::vector<nvme::SglDescriptor> segment(link.length / 16);
-        std::memcpy(segment.data(),
+        std::memcpy(static_cast<void*>(segment.data()),
                     lists.cpu.data() + static_cast<std::size_t>(found - lists.addresses.begin()) * lists.per_page,
                     link.length);
         const std::size_t blocks = last ? segment.size() : segment.size() - 1;

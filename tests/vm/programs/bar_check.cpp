@@ -2,7 +2,8 @@
 // A BAR of one device as the memory of another: what the drive reads into "fake VRAM" (ivshmem's BAR 2), which the host
 // sees as a file.
 //   bar_check read DEVICE PATH OWNER SEED:FIRST:COUNT   reads the blocks to the BAR's beginning, and judges them there
-//   bar_check stale DEVICE PATH OWNER SEED:FIRST:COUNT  what takes the BAR away under the drive, which reports success
+//   bar_check stale DEVICE PATH OWNER SEED:FIRST:COUNT  a wrong offset, and what takes the BAR away under the drive,
+//                                                       which reports success
 //   bar_check refusals DEVICE PATH OWNER                what cannot be mapped
 // Prints a line a check; the status is 1 when one failed.
 #include <algorithm>
@@ -103,7 +104,8 @@ int read_into(const Bench& bench, const Stamped& range) {
     return failures == 0 ? 0 : 1;
 }
 
-/// The drive reports success; only the data tells. (ivshmem has no function reset, which would do the same.)
+/// A wrong offset, and what takes the BAR away: the drive reports success; only the data tells. (ivshmem has no
+/// function reset, which would do the same.)
 int stale(const Bench& bench, const Stamped& range) {
     const auto decode = [&](bool on) {
         const auto command = bench.owner->read_config(4, 2);
@@ -121,6 +123,27 @@ int stale(const Bench& bench, const Stamped& range) {
     cli::poison(bytes_of(*registration).first(bytes));
     expect(bench.read(*queue, range, registration->data()).empty() && bench.bad(registration->data(), range) == 0,
            "good before");
+    {
+        // A translation that is off by some pages: the addresses are good ones, of other bytes.
+        constexpr ByteCount off{1 << 20};
+        const auto slice = bench.owner->export_bar(bar, off, ByteCount{bytes});
+        auto mapping =
+            slice ? bench.drive.controller->address_space()->map_file(slice->get(), ByteCount{}, ByteCount{bytes})
+                  : tl::unexpected{slice.error()};
+        if (!expect(mapping, "a slice of it maps")) {
+            return 1;
+        }
+        const auto wrong =
+            bench.drive.registry->register_mapping(registration->data(), ByteCount{bytes}, std::move(*mapping));
+        cli::poison(bytes_of(*registration).first(bytes));
+        expect(wrong && bench.read(*queue, range, registration->data()).empty(),
+               "with a wrong offset the drive says success too");
+        expect(bench.bad(registration->data(), range) == range.count,
+               "not a block is where it should be: the stamps tell");
+        expect(bench.bad(registration->data() + off.value(), range) == 0, "all lie where the wrong offset put them");
+    }
+    expect(bench.read(*queue, range, registration->data()).empty() && bench.bad(registration->data(), range) == 0,
+           "without it all is good again");
     expect(decode(false) && decode(true), "memory decode goes off and on");
     cli::poison(bytes_of(*registration).first(bytes));
     const std::string fault = bench.read(*queue, range, registration->data());
