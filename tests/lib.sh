@@ -83,8 +83,7 @@ finish() {
 configure() {
     local dir=$top/$1 wanted
     shift
-    # Files that share a compilation shadow each other's names: there a warning is none.
-    [[ -z ${WERROR:-} || " $* " == *' -Dunity=on '* ]] || set -- "$@" -Dwerror=true
+    [[ -z ${WERROR:-} ]] || set -- "$@" -Dwerror=true
     wanted="${CXX:-default} $*"
     if [[ ! -f $dir/build.ninja ]]; then
         rm -rf "$dir"
@@ -103,11 +102,13 @@ configure() {
 }
 
 # What build/ is: not optimised and without debug information, since compiling is what costs time on two cores. What is
-# measured has a folder of its own (tests/levels/bench.sh).
-configure_native() { configure build -Doptimization=0 -Ddebug=false; }
+# measured has a folder of its own (tests/levels/bench.sh). All is said, since tools/demo.sh may have made the folder.
+configure_native() {
+    configure build -Doptimization=0 -Ddebug=false -Dunity=off -Dtests=true -Dbenchmarks=true
+}
 
 # For folders where everything is compiled anyway: several files at a time, in a third of the time. That each file stands
-# by itself, build/ shows.
+# by itself, build/ shows. Files that share a compilation shadow each other's names: such a folder adds -Wno-shadow.
 unity=(-Dunity=on -Dunity_size=6)
 
 # compile DIR TARGET...: quiet when all goes well.
