@@ -153,6 +153,10 @@ Result<Stub> Stub::create(os::System& system, Options options) {
     if (options.piece.value() % unit != 0) {
         return refuse(fmt::format("Pieces are multiples of {} bytes.", unit));
     }
+    constexpr std::uint64_t most = std::uint64_t{1} << 40;
+    if (options.memory.value() == 0 || options.memory.value() > most) {
+        return refuse(fmt::format("A device has up to {} bytes of memory, and some.", most));
+    }
     options.memory = ByteCount{round_up(options.memory.value(), unit)};
     auto device = std::make_shared<Device>(system, std::move(options));
     // More by a unit, so that the first backing can be aligned.
@@ -214,7 +218,8 @@ Result<Allocation> Stub::allocation_of(DevicePointer pointer) {
 
 Result<DevicePointer> Stub::register_mmio(void* start, ByteCount length) {
     const auto address = reinterpret_cast<std::uintptr_t>(start);
-    if (length.value() == 0 || address % page_bytes != 0 || length.value() % page_bytes != 0) {
+    if (length.value() == 0 || address % page_bytes != 0 || length.value() % page_bytes != 0 ||
+        length.value() - 1 > ~std::uint64_t{0} - address) {
         return fail(EINVAL, "register MMIO", fmt::format("{} bytes at {:#x}", length.value(), address),
                     "Give whole pages of a mapped region.");
     }

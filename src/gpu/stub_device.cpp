@@ -3,6 +3,7 @@
 #include "gpu/stub_device.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -21,6 +22,47 @@ std::uint64_t small_place(const Backing& backing) {
 
 } // namespace
 
+// Physical addresses are handed out once in the life of the process, so that what is stale meets nothing.
+Stub::Device::Device(os::System& host, Options wanted) : system{host}, options{std::move(wanted)} {
+    static std::atomic<std::uint64_t> made{0};
+    constexpr std::uint64_t part = std::uint64_t{1} << 38; // of each stub, 256 GiB
+    constexpr std::uint64_t parts = 64;
+    const std::uint64_t number = made.fetch_add(1) % parts;
+    next_bus = bar_base.value() + number * part;
+    next_ram = ram_base.value() + number * part;
+    gaps.emplace(0, options.memory.value());
+}
+
+/// Device addresses for whole units: the first gap that is large enough, so that freed ones soon come again.
+Result<std::uint64_t> Stub::Device::take_addresses(std::uint64_t bytes) {
+    const std::uint64_t length = round_up(bytes, unit);
+    const auto gap = std::find_if(gaps.begin(), gaps.end(), [&](const auto& one) { return one.second >= length; });
+    if (gap == gaps.end()) {
+        return fail(ENOMEM, "allocate device memory", fmt::format("{} bytes", bytes),
+                    fmt::format("The stub has {} bytes, and no gap is large enough.", options.memory.value()));
+    }
+    const auto [offset, room] = *gap;
+    gaps.erase(gap);
+    if (room > length) {
+        gaps.emplace(offset + length, room - length);
+    }
+    return base + offset;
+}
+
+void Stub::Device::give_back(std::uint64_t start, std::uint64_t length) {
+    auto place = gaps.emplace(start - base, length).first;
+    if (const auto next = std::next(place); next != gaps.end() && place->first + place->second == next->first) {
+        place->second += next->second;
+        gaps.erase(next);
+    }
+    if (place != gaps.begin()) {
+        if (const auto before = std::prev(place); before->first + before->second == place->first) {
+            before->second += place->second;
+            gaps.erase(place);
+        }
+    }
+}
+
 void Stub::Device::lay_out(Backing& backing) {
     std::uint64_t& place = options.migrates ? next_ram : next_bus;
     std::size_t index = 0;
@@ -35,14 +77,10 @@ void Stub::Device::lay_out(Backing& backing) {
     }
 }
 
-Result<std::uint64_t> Stub::Device::make_backing(std::uint64_t bytes) {
+/// Memory for addresses that were taken; answers `start`.
+Result<std::uint64_t> Stub::Device::make_backing(std::uint64_t start, std::uint64_t bytes) {
     Backing backing;
     backing.length = round_up(bytes, unit);
-    if (backing.length > options.memory.value() - next) {
-        return fail(
-            ENOMEM, "allocate device memory", fmt::format("{} bytes", bytes),
-            fmt::format("The stub has {} bytes, and {} of its addresses are used up.", options.memory.value(), next));
-    }
     const int memfd = system.memfd_create("upcie stub device memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memfd < 0) {
         return fail(errno, "memfd_create", "stub device memory", "The stub keeps device memory in memfds.");
@@ -63,11 +101,9 @@ Result<std::uint64_t> Stub::Device::make_backing(std::uint64_t bytes) {
     if (system.fstat(memfd, &status) != 0) {
         return fail(errno, "fstat", "stub device memory", "");
     }
-    backing.start = base + next;
+    backing.start = start;
     lay_out(backing);
-    next += backing.length;
-    memfds[status.st_ino] = backing.start;
-    const std::uint64_t start = backing.start;
+    memfds[status.st_ino] = start;
     backings.emplace(start, std::move(backing));
     return start;
 }
@@ -77,11 +113,15 @@ Result<DevicePointer> Stub::Device::allocate_small(std::uint64_t bytes) {
         return one.second.used != 0 && small_place(one.second) + bytes <= one.second.length;
     });
     if (shared == backings.end()) {
-        const auto made = make_backing(unit);
-        if (!made) {
+        const auto start = take_addresses(unit);
+        if (!start) {
+            return tl::unexpected{start.error()};
+        }
+        if (const auto made = make_backing(*start, unit); !made) {
+            give_back(*start, unit);
             return tl::unexpected{made.error()};
         }
-        shared = backings.find(*made);
+        shared = backings.find(*start);
     }
     Backing& backing = shared->second;
     const std::uint64_t offset = small_place(backing);
@@ -95,14 +135,19 @@ Result<DevicePointer> Stub::Device::allocate_small(std::uint64_t bytes) {
 
 Result<DevicePointer> Stub::Device::allocate_large(std::uint64_t bytes) {
     const std::uint64_t piece = options.piece.value() == 0 ? bytes : options.piece.value();
+    const auto first_address = take_addresses(bytes);
+    if (!first_address) {
+        return tl::unexpected{first_address.error()};
+    }
     std::vector<std::uint64_t> made;
     for (std::uint64_t done = 0; done < bytes; done += piece) {
         const std::uint64_t here = std::min(piece, bytes - done);
-        const auto start = make_backing(here);
+        const auto start = make_backing(*first_address + done, here);
         if (!start) {
             for (const std::uint64_t one : made) {
-                drop(one);
+                drop(one); // gives its addresses back
             }
+            give_back(*first_address + done, round_up(bytes, unit) - done);
             return tl::unexpected{start.error()};
         }
         backings.find(*start)->second.allocations = 1;
@@ -114,7 +159,7 @@ Result<DevicePointer> Stub::Device::allocate_large(std::uint64_t bytes) {
     return DevicePointer{first};
 }
 
-/// Its addresses are not used again: what still knows them finds nothing.
+/// Its addresses go to whoever allocates next, as those of a real device do; its place on the bus to nobody.
 void Stub::Device::drop(std::uint64_t allocation) {
     Backing* const backing = backing_at(allocation);
     allocations.erase(allocation);
@@ -122,7 +167,9 @@ void Stub::Device::drop(std::uint64_t allocation) {
         const std::uint64_t start = backing->start;
         std::erase_if(memfds, [&](const auto& one) { return one.second == start; });
         std::erase_if(exports, [&](const auto& one) { return one.second.backing == start; });
+        const std::uint64_t length = backing->length;
         backings.erase(start);
+        give_back(start, length);
     }
 }
 

@@ -67,10 +67,10 @@ struct Stub::Device {
     std::uint64_t base = 0;  ///< the first device pointer
     bool udmabuf = false;
 
-    std::mutex mutex;       // guards what follows
-    std::uint64_t next = 0; ///< of the device's address space
-    std::uint64_t next_bus = bar_base.value();
-    std::uint64_t next_ram = ram_base.value();
+    std::mutex mutex;                            // guards what follows
+    std::map<std::uint64_t, std::uint64_t> gaps; ///< free device addresses: offset from `base` to length
+    std::uint64_t next_bus = 0;
+    std::uint64_t next_ram = 0;
     std::map<std::uint64_t, Backing> backings;          ///< by device address
     std::map<std::uint64_t, std::uint64_t> allocations; ///< base to size, as allocation_of() reports
     std::map<std::uint64_t, std::vector<std::uint64_t>>
@@ -79,9 +79,11 @@ struct Stub::Device {
     std::map<ino_t, std::uint64_t> memfds; ///< to their backing
     std::map<std::uintptr_t, std::uint64_t> mmio;
 
-    Device(os::System& host, Options wanted) : system{host}, options{std::move(wanted)} {}
+    Device(os::System& host, Options wanted);
 
-    Result<std::uint64_t> make_backing(std::uint64_t bytes);
+    Result<std::uint64_t> take_addresses(std::uint64_t bytes);
+    void give_back(std::uint64_t start, std::uint64_t length);
+    Result<std::uint64_t> make_backing(std::uint64_t start, std::uint64_t bytes);
     void lay_out(Backing& backing);
     Result<DevicePointer> allocate_small(std::uint64_t bytes);
     Result<DevicePointer> allocate_large(std::uint64_t bytes);

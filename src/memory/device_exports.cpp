@@ -25,7 +25,7 @@ std::string name_of(const gpu::Allocation& allocation) {
 DeviceExports::DeviceExports(std::shared_ptr<gpu::Runtime> runtime, Options options)
     : runtime_{std::move(runtime)}, options_{std::move(options)} {}
 
-Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
+Result<std::shared_ptr<DeviceExport>> DeviceExports::make(const gpu::Allocation& allocation) {
     const std::string subject = name_of(allocation);
     const std::uint64_t base = allocation.base.value();
     const std::uint64_t size = allocation.size.value();
@@ -34,7 +34,11 @@ Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
     }
     const std::uint64_t first = base & ~(host_page - 1);
     const std::uint64_t end = (base + size + host_page - 1) & ~(host_page - 1);
-    DeviceExport made{allocation, DevicePointer{first}, ByteCount{end - first}, {}, {}, {}};
+    auto shared = std::make_shared<DeviceExport>();
+    DeviceExport& made = *shared;
+    made.allocation = allocation;
+    made.start = DevicePointer{first};
+    made.length = ByteCount{end - first};
     auto exported = runtime_->export_range(made.start, made.length);
     if (!exported) {
         return tl::unexpected{std::move(exported.error())};
@@ -47,7 +51,7 @@ Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
                                 made.length.value(), first, made.exported.size.value()));
     }
     if (!options_.importer) {
-        return made;
+        return shared;
     }
     auto imported = options_.importer(made.exported);
     if (!imported) {
@@ -55,6 +59,7 @@ Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
     }
     made.bus = std::move(imported->bus);
     made.keep = std::move(imported->keep);
+    made.revoked = std::move(imported->revoked);
     // More is no fault: some exporters describe the whole buffer object, from the same base.
     if (auto described = made.bus.check_describes(ByteCount{}, made.length, subject); !described) {
         return tl::unexpected{std::move(described.error())};
@@ -70,7 +75,7 @@ Result<DeviceExport> DeviceExports::make(const gpu::Allocation& allocation) {
             }
         }
     }
-    return made;
+    return shared;
 }
 
 Result<std::shared_ptr<const DeviceExport>> DeviceExports::export_at(DevicePointer pointer) {
@@ -88,15 +93,25 @@ Result<std::shared_ptr<const DeviceExport>> DeviceExports::export_at(DevicePoint
     std::erase_if(exports_, [](const auto& one) { return one.second.expired(); });
     auto& slot = exports_[{base, allocation->size.value()}];
     if (auto known = slot.lock()) {
-        return known;
+        const auto revoked = known->revoked ? known->revoked() : Result<bool>{false};
+        if (!revoked) {
+            return tl::unexpected{revoked.error()};
+        }
+        if (!*revoked) {
+            return known;
+        }
     }
     auto made = make(*allocation);
     if (!made) {
         return tl::unexpected{std::move(made.error())};
     }
-    auto kept = std::make_shared<const DeviceExport>(std::move(*made));
-    slot = kept;
-    return kept;
+    // A count of its own for the uses. It lets go of the export with the last of them, and not when the map above
+    // forgets.
+    const DeviceExport* const address = made->get();
+    std::shared_ptr<const DeviceExport> use{address,
+                                            [held = std::move(*made)](const DeviceExport*) mutable { held.reset(); }};
+    slot = use;
+    return use;
 }
 
 std::size_t DeviceExports::live_count() const {
@@ -123,7 +138,8 @@ DeviceExports::Importer import_by_kernel(os::System& system, std::shared_ptr<con
             return tl::unexpected{std::move(made.error())};
         }
         dmabuf::ScatterList bus = made->scatter_list();
-        return DeviceExports::Import{std::move(bus), std::make_shared<dmabuf::Import>(std::move(*made))};
+        auto kept = std::make_shared<dmabuf::Import>(std::move(*made));
+        return DeviceExports::Import{std::move(bus), kept, [kept] { return kept->revoked(); }};
     };
 }
 

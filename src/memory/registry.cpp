@@ -34,6 +34,7 @@ struct Registry::Entry {
     TranslationRecord record;
     std::vector<Run> runs;
     std::vector<std::shared_ptr<const Mapped>> mappings;
+    std::vector<std::shared_ptr<const DeviceExport>> uses; ///< end with the registration, before its mappings
 
     /// The runs of `length` bytes that begin `delta` bytes into a mapping; they follow what is in the entry.
     void add(std::shared_ptr<const Mapped> mapped, std::uint64_t delta, std::uint64_t length) {
@@ -46,7 +47,8 @@ struct Registry::Entry {
                 const std::uint64_t address = extent.address.value() + skipped;
                 const std::uint64_t bytes = std::min(end, delta + length) - (position + skipped);
                 // Two allocations may happen to be neighbours: runs are maximal.
-                if (runs.empty() || runs.back().address + (covered - runs.back().offset) != address) {
+                const std::uint64_t follows = runs.empty() ? 0 : runs.back().address + (covered - runs.back().offset);
+                if (runs.empty() || follows != address || follows == 0) { // nothing goes on behind the last address
                     runs.push_back({covered, address});
                 }
                 covered += bytes;
@@ -261,7 +263,7 @@ Result<std::shared_ptr<const Registry::Mapped>> Registry::map_export(std::shared
     if (!mapping) {
         return tl::unexpected{std::move(mapping).error()};
     }
-    auto mapped = std::make_shared<const Mapped>(Mapped{std::move(exported), std::move(*mapping)});
+    auto mapped = std::make_shared<const Mapped>(Mapped{exported->memory(), std::move(*mapping)});
     slot = mapped;
     return mapped;
 }
@@ -280,7 +282,7 @@ Result<Registration> Registry::register_device_memory(DeviceExports& exports, De
         const auto exported = exports.export_at(DevicePointer{at});
         if (!exported) {
             Error error = exported.error();
-            if (entry->covered != 0) {
+            if (entry->covered != 0 && error.is(EFAULT)) {
                 error.hint = fmt::format("The range of {} leaves its allocations after {} bytes. {}", subject(),
                                          entry->covered, error.hint);
             }
@@ -293,6 +295,7 @@ Result<Registration> Registry::register_device_memory(DeviceExports& exports, De
         if (!mapped) {
             return tl::unexpected{std::move(mapped).error()};
         }
+        entry->uses.push_back(*exported);
         const std::uint64_t before = entry->covered;
         entry->add(std::move(*mapped), at - (*exported)->start.value(), bytes);
         if (entry->covered - before != bytes) {
@@ -324,11 +327,13 @@ Result<Registration> Registry::insert(std::unique_ptr<Entry> entry, std::uint64_
 
 void Registry::remove(const TranslationRecord* record) noexcept {
     std::vector<State::Retired> reclaimed;
+    std::vector<std::shared_ptr<const DeviceExport>> uses; // end without the lock
     const std::lock_guard lock{state_->mutex};
     state_->index.remove(*record);
     // Removal first, then the new epoch: a reader that sees the epoch sees the removal.
     const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
     const auto place = state_->live.find(record);
+    uses.swap(place->second->uses);
     state_->retired.push_back({epoch, std::move(place->second), nullptr});
     state_->live.erase(place);
     epoch_.store(epoch, std::memory_order_release);

@@ -102,6 +102,9 @@ Result<QueuePair> Controller::create_queue_pair(const QueueOptions& options) {
     setup.list_pages = prp_pages_for(max_transfer.value(), parts.page_shift);
     setup.max_transfer = max_transfer;
     setup.sgl = options.use_sgl ? parts.info.sgl() : SglSupport::none;
+    if (setup.sgl != SglSupport::none) {
+        setup.list_pages = std::max(setup.list_pages, sgl_pages_for(max_transfer.value(), parts.page_shift));
+    }
     setup.timeout = options.timeout;
     setup.owner = shared_from_this();
     setup.resources = std::make_unique<QueueResources>();

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 namespace upcie::sim {
 
@@ -93,11 +94,12 @@ std::optional<std::uint64_t> AddressSpace::find_room(std::uint64_t length) {
     for (const std::uint64_t start : {cursor_, bottom}) {
         std::uint64_t candidate = start;
         while (candidate >= bottom && candidate <= last && length - 1 <= last - candidate) {
+            const std::uint64_t end_of_it = candidate + (length - 1);
             if (is_free(candidate, length)) {
-                cursor_ = candidate + length <= last_address - page_size ? candidate + length + page_size : bottom;
+                cursor_ = end_of_it < last_address - 2 * page_size ? end_of_it + 1 + page_size : bottom;
                 return candidate;
             }
-            auto blocking = windows_.upper_bound(candidate + (length - 1) + page_size);
+            auto blocking = windows_.upper_bound(end_of_it + std::min(last_address - end_of_it, page_size));
             --blocking; // is_free() said that there is one
             const std::uint64_t end = blocking->first + blocking->second.length + page_size;
             if (end <= candidate) {
@@ -167,6 +169,69 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset,
     return place(host, std::move(*own), length, access);
 }
 
+// Makes `address` the beginning of a window where it is inside of one.
+void AddressSpace::split(std::uint64_t address) {
+    const auto after = windows_.upper_bound(address);
+    if (after == windows_.begin()) {
+        return;
+    }
+    const auto found = std::prev(after);
+    const std::uint64_t head = address - found->first;
+    if (head == 0 || head >= found->second.length) {
+        return;
+    }
+    const auto cut = [&](Window& window) {
+        Window tail = window;
+        window.length = head;
+        tail.length -= head;
+        tail.host += head;
+        if (tail.backing) {
+            tail.backing->offset += head;
+        }
+        tail.others.clear();
+        records_.at(tail.token).windows.push_back(address);
+        return tail;
+    };
+    Window tail = cut(found->second);
+    for (Window& other : found->second.others) {
+        tail.others.push_back(cut(other));
+    }
+    windows_.emplace(address, std::move(tail));
+}
+
+// Device memory that others have mapped already is shared piece by piece. False where something else is there.
+bool AddressSpace::add_to_bus(std::uint64_t first, Window window, Record& record) {
+    const std::uint64_t last = first + (window.length - 1);
+    split(first);
+    if (last != last_address) {
+        split(last + 1);
+    }
+    for (std::uint64_t at = first; window.length != 0;) {
+        const auto there = windows_.lower_bound(at);
+        const bool taken = there != windows_.end() && there->first == at;
+        const bool free_to_the_end = there == windows_.end() || there->first > last;
+        Window piece = window;
+        piece.length = taken ? there->second.length : free_to_the_end ? window.length : there->first - at;
+        if (taken) {
+            const auto& known = there->second.backing;
+            if (!known || !piece.backing || *known != *piece.backing) {
+                return false;
+            }
+            there->second.others.push_back(piece);
+        } else {
+            windows_.emplace(at, piece);
+        }
+        record.windows.push_back(at);
+        at += piece.length;
+        window.length -= piece.length;
+        window.host += piece.length;
+        if (window.backing) {
+            window.backing->offset += piece.length;
+        }
+    }
+    return true;
+}
+
 // A peer's memory has its place on the bus: it answers there, or nothing may be there yet.
 Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int fd, ByteCount offset, std::vector<Extent> extents,
                                                       iommu::Access access) {
@@ -178,30 +243,33 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int fd, ByteCount offset, 
     if (!own) {
         return tl::unexpected{std::move(own.error())};
     }
+    struct stat status {};
+    std::optional<FileByte> backing; // of a file; what a dma-buf has behind it, nobody can tell
+    if (system_.fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        backing = FileByte{status.st_dev, status.st_ino, offset.value()};
+    }
     const std::unique_lock lock{mutex_};
     Mapped mapped{next_token_++, std::move(extents)};
-    Record record{length.value(), {}, std::move(*own)};
+    Record& record = records_.emplace(mapped.token, Record{length.value(), {}, std::move(*own)}).first->second;
     ByteCount done;
     for (const Extent& extent : mapped.extents) {
-        const std::uint64_t first = extent.address.value();
-        const Window window{extent.length.value(), record.own.data() + done.value(), access, mapped.token};
-        const auto after = windows_.upper_bound(first + (extent.length.value() - 1));
-        const auto there = after == windows_.begin() ? windows_.end() : std::prev(after);
-        if (there == windows_.end() || there->first + (there->second.length - 1) < first) {
-            windows_.emplace(first, window);
-        } else if (there->first == first && there->second.length == window.length) {
-            there->second.others.push_back(window);
-        } else {
+        Window window{extent.length.value(), record.own.data() + done.value(), access, mapped.token, {}, backing};
+        if (window.backing) {
+            window.backing->offset += done.value();
+        }
+        if (!add_to_bus(extent.address.value(), window, record)) {
             for (const std::uint64_t made : record.windows) {
                 drop(made, mapped.token);
             }
-            return fail(EEXIST, "map dma-buf", fmt::format("{} bytes at bus address 0x{:x}", window.length, first),
-                        "Something else answers at a part of these addresses: two importers disagree.");
+            records_.erase(mapped.token);
+            return fail(
+                EEXIST, "map dma-buf",
+                fmt::format("{} bytes at bus address 0x{:x}", extent.length.value(), extent.address.value()),
+                "Something else answers at a part of these addresses: two importers disagree, or the aperture of "
+                "the simulated addresses lies over the device's.");
         }
-        record.windows.push_back(first);
         done += extent.length;
     }
-    records_.emplace(mapped.token, std::move(record));
     return mapped;
 }
 

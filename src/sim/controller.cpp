@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,6 +30,7 @@ std::uint64_t bar_bytes(const Options& options) noexcept {
 
 /// The controller's thread: quick while there is work, asleep most of the time when there is none.
 struct Controller::Worker {
+    /// Throws std::system_error where the system has no thread for it.
     explicit Worker(Engine& engine) : thread{[this, &engine] { run(engine); }} {}
     ~Worker() {
         stop.store(true, std::memory_order_release);
@@ -81,7 +83,12 @@ Result<std::shared_ptr<Controller>> Controller::create(const Options& options, s
         return tl::unexpected{std::move(bar.error())};
     }
     auto engine = std::make_unique<Engine>(options, space, std::move(*bar), std::move(*media), system);
-    return std::shared_ptr<Controller>{new Controller{options, std::move(space), std::move(engine)}};
+    try {
+        return std::shared_ptr<Controller>{new Controller{options, std::move(space), std::move(engine)}};
+    } catch (const std::system_error& error) {
+        return fail(error.code().value(), "start a thread", "simulated controller",
+                    "Threads or memory are used up (ulimit -u, ulimit -v); thread=off does without.");
+    }
 }
 
 std::size_t Controller::step() {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <upcie/sim/options.hpp>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -148,10 +150,16 @@ Result<Options> Options::parse(std::string_view text) {
         text = {};
     }
     Options options;
+    std::vector<std::string_view> seen;
     for (const std::string_view part : split(text, ',')) {
         const std::size_t equals = part.find('=');
         const std::string_view name = part.substr(0, equals);
         const std::string_view value = equals == std::string_view::npos ? std::string_view{} : part.substr(equals + 1);
+        if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+            return fail(EINVAL, "parse simulated device", fmt::format("\"{}\" in \"{}\"", part, whole),
+                        fmt::format("{} is given twice.", name));
+        }
+        seen.push_back(name);
         if (name == "faults") {
             auto script = FaultScript::parse(value);
             if (!script) {

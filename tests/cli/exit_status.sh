@@ -11,6 +11,8 @@ expect 0 'GOOD' verify sim:size=1M --blocks 64
 expect 0 'fault 2 of 2 never happened' verify 'sim:size=1M,faults=late:5ms@op=read&once;lost@op=read&lba=2000' --blocks 64
 expect 0 'was reset 1 time' reset 'sim:size=1M,to=1,faults=never-idle@once'
 expect_json 'd["result"]["escalations"] == 0' reset sim:size=1M
+expect_json 'd["result"]["blocks_done"] == 128 and len(d["result"]["data"]) == 128 * 1024' read 'sim:size=1M,faults=error:2:0x81@op=read&nth=2' --blocks 256
+expect_json 'd["result"]["blocks_done"] == 0' read sim:size=1M --output /dev/full
 expect 3 'LBA 17 holds the block written for LBA 18' verify "sim:size=1M,faults=$bad_read" --blocks 64 --size 4K
 expect 3 'no data arrived' verify 'sim:size=1M,faults=dropped@op=read&lba=8..15' --blocks 64 --size 4K
 expect 3 'is stale' verify 'sim:size=1M,faults=dropped@op=write&lba=8&nth=2' --blocks 64 --size 512 --passes 2
@@ -28,6 +30,15 @@ expect 2 '1 blocks from block 4096 on: the namespace has 2048 blocks, 0 to 2047'
 expect 2 'all from block 2048 on' read sim:size=1M --lba 2048 --blocks 0
 expect 2 'pattern stamp alone' write sim:size=1M --pattern zero --seed 4
 expect 2 'excludes' verify sim:size=1M --read-only --passes 2
+expect 2 'no size' bench sim:size=1M --size 010000 --seconds 0.1
+expect 2 'no size' verify sim:size=1M --size 01K
+expect 2 'no size' verify sim:size=1M --size 99999999999999999999
+expect 2 'seconds' verify sim:size=1M --timeout 010
+expect 2 'is not bar:BDF:N' verify sim:size=1M --into bar:zzz:2
+expect 2 'twice' identify sim:size=1M,size=2M
+expect 0 'IOPS' bench sim:size=1M --size 0x1000 --seconds 0.1
+expect 0 'IOPS' bench sim:size=1M --size 4KiB --seconds 0.1
+expect 0 'GOOD' verify sim:size=16M,mdts=9,sgl=bytes,scatter=1 --size 2M --blocks 0
 expect 4 'is not active' identify sim:size=1M --nsid 3
 expect 4 'interrupt vector' bench sim:size=1M,vectors=none --interrupt --seconds 0.1
 expect 4 'interrupt vector' read sim:size=1M,vectors=none --interrupt
@@ -119,6 +130,40 @@ interrupted INT 'd["result"]["ios"] > 0' bench sim:size=1M --seconds 60
 interrupted TERM 'd["result"]["ios"] > 0' bench sim:size=1M --seconds 60 --queues 2
 interrupted TERM 'd["result"]["counts"]["good"] > 0 and not d["result"]["bad"]' verify sim:size=64M --blocks 0 --passes 1000000
 interrupted TERM 'd["result"]["blocks_done"] > 0' write "sim:size=64G,lba=512,file=$work/large" --pattern zero --blocks 0 --size 4K
+
+# The second one ends it at once, of whichever kind it is; and one that comes while the controller is brought up counts.
+"$upcie" verify 'sim:size=1M,faults=lost@op=write&nth=3' --timeout 30 --passes 1000000 >"$work/out" 2>&1 &
+child=$!
+sleep 0.5
+kill -INT "$child"
+sleep 0.3
+kill -TERM "$child"
+begin=$SECONDS status=0
+wait "$child" || status=$?
+[ "$status" -eq 143 ] && [ $((SECONDS - begin)) -lt 5 ] || { echo "FAIL: SIGINT, then SIGTERM: status $status"; failed=1; }
+"$upcie" read 'sim:size=1M,ready=1500ms' --json >"$work/out" 2>"$work/err" &
+child=$!
+sleep 0.5
+kill -INT "$child"
+status=0
+wait "$child" || status=$?
+if [ "$status" -ne 1 ] || ! grep -q EINTR "$work/out"; then
+    echo "FAIL: SIGINT during bring-up: status $status"
+    failed=1
+fi
+# Where there is no thread for it, the simulator says so.
+status=0
+(ulimit -v 12000 && "$upcie" identify sim:size=1M --json) >"$work/out" 2>"$work/err" || status=$?
+case $status in
+    1 | 4) grep -q '"exit_code"' "$work/out" || { echo "FAIL: no document without threads"; failed=1; } ;;
+    127) ;; # not even the program loads
+    *) echo "FAIL: without memory for a thread the status is $status"; failed=1 ;;
+esac
+for bad in -1 -4096 010000 0 5000 99999999999999999999; do
+    status=0
+    "$(dirname "$upcie")/upcie_probe_dmabuf_stub" --runs "$bad" >"$work/out" 2>&1 || status=$?
+    [ "$status" -eq 2 ] || { echo "FAIL: upcie_probe_dmabuf_stub --runs $bad ends with $status"; failed=1; }
+done
 
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do

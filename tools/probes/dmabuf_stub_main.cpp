@@ -3,10 +3,13 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <upcie/gpu/flavour.hpp>
 #include <upcie/gpu/stub.hpp>
 #include <upcie/os/system.hpp>
 
+#include "../plain_numbers.hpp"
 #include "command.hpp"
 #include "dmabuf_export.hpp"
 #include "environment.hpp"
@@ -51,7 +54,8 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"exact", "whole-object", "suballocated"}))
         ->capture_default_str();
     app.add_option("--runs", runs, "Bytes of the physical runs of a buffer, in turn: 64K 4M")
-        ->transform(CLI::AsSizeValue(false));
+        ->transform(CLI::AsSizeValue(false))
+        ->transform(CLI::Validator{[](std::string& text) { return check_plain_size(text); }, ""});
     app.add_flag("--refuse-exports", options.exports_refused, "Exports are refused");
     if (const std::optional<int> status = parse_command_line(app, argc, argv)) {
         return *status;
@@ -62,6 +66,11 @@ int main(int argc, char** argv) {
     }
     options.manner = *parsed;
     for (const std::uint64_t bytes : runs) {
+        if (bytes == 0 || bytes % gpu::stub::Stub::page.value() != 0) {
+            fmt::print(stderr, "--runs: {} bytes are not whole pages of {}\nRun with --help for more information.\n",
+                       bytes, gpu::stub::Stub::page.value());
+            return 2;
+        }
         options.runs.emplace_back(bytes);
     }
     return probe(common, options);

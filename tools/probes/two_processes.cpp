@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "two_processes.hpp"
 
+#include "../plain_numbers.hpp"
+
 #include <cerrno>
 
 #include <linux/capability.h>
@@ -13,7 +15,8 @@ void add_side_options(CLI::App& app, SideOptions& options, const std::string& de
     options.socket = default_socket;
     app.add_option("--socket", options.socket, "Where the two processes meet")->capture_default_str();
     app.add_option("--memlock", options.memlock, "Sets this side's RLIMIT_MEMLOCK first (bytes, or 8MiB and the like)")
-        ->transform(CLI::AsSizeValue(false));
+        ->transform(CLI::AsSizeValue(false))
+        ->transform(CLI::Validator{[](std::string& text) { return check_plain_size(text); }, ""});
     if (listens) {
         app.add_option("--allow-uid", options.allowed_uids,
                        "Users who may take the device over, besides this one (may be repeated)");

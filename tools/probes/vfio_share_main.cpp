@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "../plain_numbers.hpp"
 #include "channel.hpp"
 #include "child.hpp"
 #include "command.hpp"
@@ -138,7 +139,8 @@ int main(int argc, char** argv) {
     add_side_options(*first, side, socket, true);
     first->add_flag("--spawn", options.spawn, "Starts the secondary too, as the same user");
     first->add_option("--secondary-memlock", options.secondary_memlock, "--memlock of a secondary that --spawn starts")
-        ->transform(CLI::AsSizeValue(false));
+        ->transform(CLI::AsSizeValue(false))
+        ->transform(CLI::Validator{[](std::string& text) { return check_plain_size(text); }, ""});
     first->add_option("--span", options.span_mib, "MiB that each side tries to register at most")
         ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{65536}))
         ->capture_default_str();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
 
+#include "../plain_numbers.hpp"
 #include "commands.hpp"
 #include "version.hpp"
 
@@ -20,19 +20,6 @@ constexpr const char* after_the_help =
     "(sim:size=1G,lba=4096).\n\n"
     "Exit status: 0 done; 1 the operation failed; 2 wrong usage; 3 the data is not what it should be;\n"
     "4 something that has to be there first is missing. See upcie(1).";
-
-bool is_number(const std::string& text) {
-    const bool hexadecimal = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    const std::string_view digits = std::string_view{text}.substr(hexadecimal ? 2 : 0);
-    // 010 is eight to some and ten to others.
-    if (digits.empty() || (!hexadecimal && digits.size() > 1 && digits[0] == '0')) {
-        return false;
-    }
-    std::uint64_t value = 0;
-    const auto [end, problem] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value, hexadecimal ? 16 : 10);
-    return problem == std::errc{} && end == digits.data() + digits.size();
-}
 
 /// CLI11 takes "" for 0, -1 for 2^64-1, and what is too large for the largest that fits; a range check lets "nan" pass.
 /// On a command that overwrites a drive none of that may be. What an option takes, its type name says.
@@ -53,11 +40,16 @@ void check_values(CLI::App& app) {
                 if (text.empty()) {
                     return shown + ": the value is empty";
                 }
-                if (number && !is_number(text)) {
+                if (number && !is_plain_number(text)) {
                     return shown + ": '" + text + "' is no number from 0 to 2^64-1 (decimal, or 0x and hexadecimal)";
                 }
-                if ((size || seconds) && (text[0] < '0' || text[0] > '9') && text[0] != '.') {
-                    return shown + ": '" + text + "' does not begin with a digit";
+                if (size && !is_plain_size(text)) {
+                    return shown + ": " + check_plain_size(text);
+                }
+                const bool digit_or_point = (text[0] >= '0' && text[0] <= '9') || text[0] == '.';
+                const bool octal = text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9';
+                if (seconds && (!digit_or_point || octal)) {
+                    return shown + ": '" + text + "' is no number of seconds";
                 }
                 return std::string{};
             },
@@ -124,8 +116,9 @@ int run(int argument_count, const char* const* arguments, Context& context) {
         const CLI::ParseError problem =
             word ? CLI::ParseError{fmt::format("there is no subcommand '{}'", *word), CLI::ExitCodes::RequiredError}
                  : original;
-        const bool wants_json = std::any_of(arguments, arguments + argument_count,
-                                            [](const char* text) { return std::string_view{text} == "--json"; });
+        const bool wants_json = std::any_of(arguments, arguments + argument_count, [](const char* text) {
+            return std::string_view{text}.substr(0, 6) == "--json";
+        });
         if (problem.get_exit_code() != 0 && wants_json) {
             context.json = true;
             report_usage(app, problem, context);

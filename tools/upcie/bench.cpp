@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "bench_worker.hpp"
@@ -44,20 +45,29 @@ std::uint64_t finished(const Workers& workers) {
 }
 
 /// Runs every worker in a thread of its own for the time asked; answers the seconds that really passed.
-double run_workers(Context& context, const Workers& workers, const BenchOptions& options) {
+/// Error: EAGAIN (there are not so many threads); then nothing was measured.
+Result<double> run_workers(Context& context, const Workers& workers, const BenchOptions& options) {
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
     Progress progress{context.err, Progress::on_terminal()};
     std::atomic<unsigned> running{static_cast<unsigned>(workers.size())};
+    std::optional<Error> no_thread;
     for (const auto& worker : workers) {
-        threads.emplace_back([&worker, &stop, &running] {
-            worker->run(stop);
-            running.fetch_sub(1);
-        });
+        try {
+            threads.emplace_back([&worker, &stop, &running] {
+                worker->run(stop);
+                running.fetch_sub(1);
+            });
+        } catch (const std::system_error& error) {
+            no_thread = fail(error.code().value(), "start a thread", fmt::format("queue {}", threads.size() + 1),
+                             "Use fewer queues, or allow more threads (ulimit -u).")
+                            .value();
+            break;
+        }
     }
     std::uint64_t before = 0;
     double before_seconds = 0;
-    while (running.load() > 0 && progress.seconds() < options.seconds && !Interruption::requested()) {
+    while (!no_thread && running.load() > 0 && progress.seconds() < options.seconds && !Interruption::requested()) {
         const double left = options.seconds - progress.seconds();
         std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(left, 0.0, 0.05)));
         if (progress.due()) {
@@ -72,6 +82,9 @@ double run_workers(Context& context, const Workers& workers, const BenchOptions&
     stop = true;
     for (auto& thread : threads) {
         thread.join();
+    }
+    if (no_thread) {
+        return tl::unexpected{std::move(*no_thread)};
     }
     return progress.seconds();
 }
@@ -134,6 +147,7 @@ ExitCode conclude(Report& report, const Workers& workers, const BenchOptions& op
 
 ExitCode bench(Context& context, const BenchOptions& options) {
     Report report{context, "bench"};
+    const Interruption interruption;
     if (options.write) {
         if (const auto allowed = allow_destruction(options.device, options.destructive, "bench --write"); !allowed) {
             return report.fail(allowed.error().error, allowed.error().code);
@@ -197,9 +211,8 @@ ExitCode bench(Context& context, const BenchOptions& options) {
         }
         workers.push_back(std::move(*worker));
     }
-    const Interruption interruption;
-    const double seconds = run_workers(context, workers, options);
-    return conclude(report, workers, options, load, seconds);
+    const auto seconds = run_workers(context, workers, options);
+    return seconds ? conclude(report, workers, options, load, *seconds) : report.fail(seconds.error());
 }
 
 } // namespace

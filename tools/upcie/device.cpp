@@ -82,8 +82,9 @@ void note_idle_faults(Report& report, const sim::Controller& controller) {
         const bool its_time_is_past =
             rules[i].event == sim::FaultEvent::command || rules[i].event == sim::FaultEvent::enable;
         if (hits[i] == 0 && its_time_is_past) {
-            report.note(
-                fmt::format("fault {} of {} never happened: no command met its conditions", i + 1, rules.size()));
+            report.note(fmt::format(
+                "fault {} of {} never happened: nothing met its conditions, or an earlier fault took what did", i + 1,
+                rules.size()));
         }
     }
 }

@@ -15,8 +15,14 @@ constexpr int watched[] = {SIGINT, SIGTERM};
 std::atomic<int> signal_seen{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use nothing else");
 
+/// The first is noted, and from then on either of them does what it did before there was this.
 void note_signal(int number) {
     signal_seen.store(number);
+    struct sigaction otherwise {};
+    otherwise.sa_handler = SIG_DFL;
+    for (const int one : watched) {
+        ::sigaction(one, &otherwise, nullptr);
+    }
 }
 
 } // namespace
@@ -25,8 +31,10 @@ Interruption::Interruption() noexcept {
     signal_seen.store(0);
     struct sigaction action {};
     action.sa_handler = note_signal;
-    action.sa_flags = static_cast<int>(SA_RESETHAND); // the second one is not ours
     ::sigemptyset(&action.sa_mask);
+    for (const int one : watched) {
+        ::sigaddset(&action.sa_mask, one); // one at a time, so that the second finds what the first has set
+    }
     for (int i = 0; i < 2; ++i) {
         ::sigaction(watched[i], &action, &before_[i]);
     }

@@ -114,6 +114,7 @@ class Ascending {
 
 ExitCode read(Context& context, CopyOptions options) {
     Report report{context, "read"};
+    const Interruption interruption;
     const bool to_file = !options.file.empty();
     if (!to_file) {
         options.move.depth = 1; // a dump is printed in order
@@ -151,20 +152,21 @@ ExitCode read(Context& context, CopyOptions options) {
     std::string hex;
     std::uint64_t moved = 0;
     Progress progress{context.err, Progress::on_terminal()};
-    const Interruption interruption;
     const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
                           const nvme::Completion& completion) -> Result<void> {
         if (auto ok = must_succeed(transfer, completion, work->target); !ok) {
             return ok;
         }
-        moved += transfer.blocks;
         const std::uint64_t offset = (transfer.lba - work->range.first) * work->target.block_size();
         if (to_file) {
             if (progress.due()) {
                 progress.show(fmt::format("upcie: read {} of {} blocks", moved, work->range.count));
             }
-            return write_all(context.system, file.get(), data, offset, options.file);
+            auto written = write_all(context.system, file.get(), data, offset, options.file);
+            moved += written ? transfer.blocks : 0;
+            return written;
         }
+        moved += transfer.blocks;
         if (report.json()) {
             append_hex(hex, data);
         } else {
@@ -175,6 +177,9 @@ ExitCode read(Context& context, CopyOptions options) {
     const auto ran = mover->run([&](std::span<std::byte>) { return order(); }, done);
     progress.finish();
     report.result()["blocks_done"] = moved;
+    if (!to_file) {
+        report.result()["data"] = hex; // as far as it came
+    }
     if (!ran) {
         return report.fail(ran.error());
     }
@@ -182,14 +187,13 @@ ExitCode read(Context& context, CopyOptions options) {
         report.result()["file"] = options.file;
         report.line("read {} blocks of {} bytes from LBA {} into {}", work->range.count, work->target.block_size(),
                     work->range.first, options.file);
-    } else {
-        report.result()["data"] = hex;
     }
     return report.finish();
 }
 
 ExitCode write(Context& context, const CopyOptions& options) {
     Report report{context, "write"};
+    const Interruption interruption;
     if (options.file.empty() == options.pattern.empty()) {
         return report.fail(fail(EINVAL, "write", options.device.name, "Say --input FILE or --pattern PATTERN.").value(),
                            ExitCode::usage);
@@ -226,7 +230,6 @@ ExitCode write(Context& context, const CopyOptions& options) {
     std::uint64_t moved = 0;
     std::optional<Error> source_error;
     Progress progress{context.err, Progress::on_terminal()};
-    const Interruption interruption;
     const auto next = [&](std::span<std::byte> memory) -> std::optional<Transfer> {
         const auto transfer = order();
         if (!transfer) {

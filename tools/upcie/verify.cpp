@@ -322,6 +322,7 @@ ExitCode verify_with(Run& run) {
 
 ExitCode verify(Context& context, VerifyOptions options) {
     Report report{context, "verify"};
+    const Interruption interruption;
     if (!options.read_only) {
         if (const auto allowed = allow_destruction(options.device, options.destructive, "verify"); !allowed) {
             return report.fail(allowed.error().error, allowed.error().code);
@@ -363,7 +364,6 @@ ExitCode verify(Context& context, VerifyOptions options) {
             VerifyTally{options.findings},
             Progress{context.err, Progress::on_terminal()},
             stamp};
-    const Interruption interruption;
     return verify_with(run);
 }
 
@@ -404,9 +404,12 @@ void add_verify(CLI::App& app, Context& context, Action& action) {
         ->add_option("--into", options->move.into,
                      "Memory of the commands: bar:BDF:N, a BAR of a device that is bound to vfio-pci (peer to peer)")
         ->check([](const std::string& text) {
-            const bool good = text.rfind("bar:", 0) == 0 && text.size() > 6 && text[text.size() - 2] == ':' &&
-                              text.back() >= '0' && text.back() <= '5';
-            return good ? std::string{} : "'" + text + "' is not bar:BDF:N, as in bar:0000:02:00.0:2";
+            const bool shape = text.rfind("bar:", 0) == 0 && text.size() > 6 && text[text.size() - 2] == ':' &&
+                               text.back() >= '0' && text.back() <= '5';
+            const std::string device = shape ? text.substr(4, text.size() - 6) : std::string{};
+            const bool named = device.rfind("sim:", 0) == 0 || device.find("vfio") != std::string::npos ||
+                               pci::Bdf::parse(device).has_value();
+            return named ? std::string{} : "'" + text + "' is not bar:BDF:N, as in bar:0000:02:00.0:2";
         })
         ->type_name("MEMORY");
     add_json_flag(*command, context);

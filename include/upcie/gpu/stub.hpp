@@ -41,7 +41,8 @@ struct Options {
     bool migrates = false;
     /// Real dma-bufs where this node can be opened; empty: descriptors of the memfds behind them.
     std::string udmabuf_node = "/dev/udmabuf";
-    ByteCount memory{std::uint64_t{4} << 30}; ///< of the device; it takes address space, not memory
+    /// Of the device; it takes address space, not memory. What was freed is handed out again, at the same addresses.
+    ByteCount memory{std::uint64_t{4} << 30};
 };
 
 /// A GPU made of host memory, to run everything that a GPU's memory is part of where there is none: device pointers
@@ -53,10 +54,12 @@ class Stub {
   public:
     static constexpr ByteCount backing_unit{2 << 20};
     static constexpr ByteCount page{4096};
-    static constexpr DmaAddress bar_base{0x6000'0000'0000}; ///< where its memory lies on the bus
-    static constexpr DmaAddress ram_base{0x1'0000'0000};    ///< and where buffers that migrated do
+    /// Where memory lies on the bus, and where buffers that migrated do: each stub of a process has parts of its own.
+    static constexpr DmaAddress bar_base{0x6000'0000'0000};
+    static constexpr DmaAddress ram_base{0x2000'0000'0000};
 
-    /// Errors: EINVAL (options that contradict each other), ENOMEM (no address space), those of memfd_create.
+    /// Errors: EINVAL (options that contradict each other, or too much memory), ENOMEM (no address space), those of
+    /// memfd_create.
     [[nodiscard]] static Result<Stub> create(os::System& system, Options options = {});
 
     // ---- the flavour (gpu::Runtime has the contracts)

@@ -18,13 +18,21 @@ namespace upcie::memory {
 
 /// One allocation of device memory, exported: whole host pages around it, so that its neighbours' bytes may be in it,
 /// which never resolve.
-struct DeviceExport {
+///
+/// Held in two ways. What DeviceExports::export_at() answers is a *use*: while there is one, the export is the
+/// allocation's, and whoever asks gets the same. memory() keeps the export itself and is no use of it: what a device
+/// may still be touching stays exported, after the allocation has been freed and its addresses belong to another.
+struct DeviceExport : std::enable_shared_from_this<DeviceExport> {
+    [[nodiscard]] std::shared_ptr<const DeviceExport> memory() const { return shared_from_this(); }
+
     gpu::Allocation allocation;
     DevicePointer start;     ///< of what was asked to be exported: the allocation's base, rounded down to a host page
     ByteCount length;        ///< to its end, rounded up
     gpu::Export exported;    ///< may describe more, never less
     dmabuf::ScatterList bus; ///< where an importer found it on the bus; empty without an importer
     std::shared_ptr<void> keep; ///< the import
+    /// Whether the exporter took the memory away since it was imported; empty where nobody can tell.
+    std::function<Result<bool>()> revoked;
 };
 
 /// The exports of a GPU runtime, one an allocation, however many registrations and registries use it: an export takes
@@ -37,6 +45,7 @@ class DeviceExports {
     struct Import {
         dmabuf::ScatterList bus;
         std::shared_ptr<void> keep;
+        std::function<Result<bool>()> revoked = {}; ///< asked before the import serves another registration
     };
     using Importer = std::function<Result<Import>(const gpu::Export&)>;
 
@@ -51,20 +60,22 @@ class DeviceExports {
 
     DeviceExports(std::shared_ptr<gpu::Runtime> runtime, Options options);
 
-    /// The export that holds `pointer`, made now unless somebody has it. Errors: the runtime's, the importer's, ERANGE
-    /// (exported or imported less than was asked), EREMOTE (it moved to system memory).
+    /// The export that holds `pointer`: the one in use, or made now where there is none or its memory was revoked.
+    /// Errors: the runtime's, the importer's, ERANGE (exported or imported less than was asked), EREMOTE (it moved to
+    /// system memory).
     [[nodiscard]] Result<std::shared_ptr<const DeviceExport>> export_at(DevicePointer pointer);
     /// Exports that are in use.
     [[nodiscard]] std::size_t live_count() const;
     [[nodiscard]] gpu::Runtime& runtime() const noexcept { return *runtime_; }
 
   private:
-    Result<DeviceExport> make(const gpu::Allocation& allocation);
+    Result<std::shared_ptr<DeviceExport>> make(const gpu::Allocation& allocation);
 
     std::shared_ptr<gpu::Runtime> runtime_;
     Options options_;
     mutable std::mutex mutex_;
-    /// By base and size: memory that was freed and allocated anew has another export.
+    /// Uses, by base and size. One ends with the last registration of it, and not with the mapping that queues may
+    /// still need: memory that was freed and allocated anew at the same address has another export.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<const DeviceExport>> exports_;
 };
 

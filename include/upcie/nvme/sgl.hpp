@@ -45,6 +45,15 @@ constexpr std::uint8_t psdt_sgl = 0x40;
     return pages == 0 ? 1 : pages * (per_page - 1) + 1;
 }
 
+/// List pages for a transfer of `bytes` in pieces of a page, wherever the first begins: what scattered memory comes to.
+[[nodiscard]] constexpr std::uint32_t sgl_pages_for(std::uint64_t bytes, unsigned page_shift) noexcept {
+    std::uint32_t pages = 0;
+    while (sgl_capacity(pages, page_shift) < (bytes >> page_shift) + 2) {
+        ++pages;
+    }
+    return pages;
+}
+
 /// The descriptor that goes into the command in the PRP entries' place.
 struct SglPointer {
     SglDescriptor first;
@@ -127,7 +136,7 @@ class SglWriter {
 
 /// An SGL for a sequence of extents: `next()` answers the following extent, or one of length 0 at the end. Extents that
 /// meet are one descriptor. Refuses: empty, length_mismatch, segment_misaligned and misaligned (where the controller
-/// wants multiples of 4), too_many_segments.
+/// wants multiples of 4), out_of_bounds (past the last address), too_many_segments.
 template <class NextExtent>
 [[nodiscard]] SglPointer build_sgl_from(NextExtent&& next, std::uint64_t bytes, PrpListPages lists, unsigned page_shift,
                                         SglSupport support) noexcept {
@@ -153,10 +162,14 @@ template <class NextExtent>
             return {{}, Refusal::length_mismatch, segment};
         }
         described += length;
+        if (length - 1 > ~std::uint64_t{0} - extent.address.value()) {
+            return {{}, Refusal::out_of_bounds, segment}; // past the last address there is
+        }
         if (((extent.address.value() | length) & odd) != 0) {
             return {{}, segment == 0 ? Refusal::misaligned : Refusal::segment_misaligned, segment};
         }
-        if (held.length != ByteCount{} && held.address.value() + held.length.value() == extent.address.value()) {
+        const std::uint64_t follows = held.address.value() + held.length.value(); // 0 behind the last address
+        if (held.length != ByteCount{} && follows == extent.address.value() && follows != 0) {
             held.length += extent.length;
             continue;
         }

@@ -85,12 +85,19 @@ class AddressSpace final : public iommu::AddressSpace {
     Result<void> do_unmap(std::uint64_t token, ByteCount length) override;
 
   private:
+    struct FileByte { ///< of a regular file
+        std::uint64_t device;
+        std::uint64_t inode;
+        std::uint64_t offset;
+        friend bool operator==(const FileByte&, const FileByte&) noexcept = default;
+    };
     struct Window { ///< a run: keyed by its first address
         std::uint64_t length;
         std::byte* host;
         iommu::Access access;
         std::uint64_t token;
         std::vector<Window> others{}; ///< of further mappings of the same device memory: the bus has one place for it
+        std::optional<FileByte> backing{}; ///< of device memory: what its first byte is
     };
     struct Record {
         std::uint64_t length;
@@ -102,6 +109,8 @@ class AddressSpace final : public iommu::AddressSpace {
     [[nodiscard]] Result<os::Mapping> map_own(int fd, ByteCount offset, ByteCount length, iommu::Access access);
     Result<Mapped> place(std::byte* host, os::Mapping own, ByteCount length, iommu::Access access);
     void drop(std::uint64_t address, std::uint64_t token);
+    void split(std::uint64_t address);
+    [[nodiscard]] bool add_to_bus(std::uint64_t first, Window window, Record& record);
     std::optional<std::uint64_t> find_room(std::uint64_t length);
     [[nodiscard]] bool is_free(std::uint64_t first, std::uint64_t length) const;
     template <class Visit>

@@ -42,6 +42,34 @@ TEST_F(RegistryTest, BusAddressZeroIsAnAnswer) {
     EXPECT_EQ(resolution.extent.length, 4_KiB);
 }
 
+TEST_F(RegistryTest, ARunEndsWithTheLastAddress) {
+    class Edge final : public iommu::AddressSpace {
+      public:
+        [[nodiscard]] iommu::AddressSpaceKind kind() const noexcept override {
+            return iommu::AddressSpaceKind::simulated;
+        }
+        [[nodiscard]] std::string describe() const override { return "the edge"; }
+        [[nodiscard]] bool translating() const noexcept override { return false; }
+        [[nodiscard]] Result<std::vector<iommu::IovaRange>> iova_ranges() override {
+            return std::vector<iommu::IovaRange>{};
+        }
+        [[nodiscard]] ByteCount granule() const noexcept override { return 4_KiB; }
+
+      protected:
+        Result<Mapped> do_map_memory(void*, ByteCount, iommu::Access) override {
+            return Mapped{1, {{DmaAddress{~std::uint64_t{0} - 4095}, 4_KiB}, {DmaAddress{0}, 4_KiB}}};
+        }
+        Result<Mapped> do_map_file(int, ByteCount, ByteCount, iommu::Access) override {
+            return fail(EOPNOTSUPP, "map", "test", "");
+        }
+        Result<void> do_unmap(std::uint64_t, ByteCount) override { return {}; }
+    };
+    const auto other = Registry::create(os::real_system(), std::make_shared<Edge>()).value();
+    const auto one = other->register_memory(at(0x7000'0000), 8_KiB);
+    ASSERT_TRUE(one);
+    EXPECT_EQ(one->extents(0_B, 8_KiB).value().size(), 2U);
+}
+
 TEST_F(RegistryTest, NothingOutsideARegistrationResolvesAlsoInItsPages) {
     // 100 bytes in the middle of a page: the page is mapped, its other bytes are a neighbour's.
     const Registration one = add(0x7000'0100, 100);

@@ -108,6 +108,24 @@ TEST(Sgl, RefusalsNameTheSegment) {
     EXPECT_EQ(full.segment, 1U);
 }
 
+TEST(Sgl, NothingGoesOnBehindTheLastAddress) {
+    Lists lists{1};
+    const std::uint64_t last = ~std::uint64_t{0};
+    const auto two = build({extent(last - 511, 512), extent(0, 512)}, 1024, lists);
+    ASSERT_EQ(two.refusal, Refusal::none);
+    const auto walked = test::walk_sgl(two.first, lists);
+    ASSERT_TRUE(walked);
+    EXPECT_EQ(walked->data.size(), 2U) << "address 0 is no neighbour of the last one";
+    EXPECT_EQ(build({extent(last - 510, 1024)}, 1024, lists).refusal, Refusal::out_of_bounds);
+}
+
+TEST(Sgl, ThereIsRoomForEveryPageOfATransfer) {
+    for (const std::uint64_t bytes : {std::uint64_t{512}, std::uint64_t{1} << 20, std::uint64_t{2} << 20}) {
+        EXPECT_GE(sgl_capacity(sgl_pages_for(bytes, shift), shift), bytes / 4096 + 2);
+    }
+    EXPECT_EQ(sgl_pages_for(512, shift), 1U);
+}
+
 TEST(Sgl, AnyListDescribesExactlyItsBytes) {
     std::mt19937_64 random{20261130};
     std::size_t built = 0;

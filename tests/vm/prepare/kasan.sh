@@ -31,7 +31,7 @@ prepare_kasan() {
   dpkg-deb -x "$scratch"/packages/linux-libc-dev_*.deb "$result/uapi"
   # Four fifths of the tree are drivers that this configuration never looks at; only their Kconfig files are needed.
   dpkg --fsys-tarfile "$scratch"/packages/linux-source-*.deb | tar -xO "./usr/src/linux-source-$series.tar.xz" | xz -T0 -dc |
-    tar -x -C "$source" --strip-components=1 --exclude='*/drivers/gpu/drm/*.[ch]' --exclude='*/drivers/net/*.[ch]' \
+    tar -x -C "$source" --strip-components=1 --exclude='*/drivers/gpu/drm/*.[ch]' --exclude='*/drivers/net/*/*.[ch]' \
       --exclude='*/drivers/media/*.[ch]' --exclude='*/sound/*.[ch]' --exclude='*/arch/arm*/*.dts*' \
       --exclude='*/fs/xfs/*.[ch]' --exclude='*/fs/btrfs/*.[ch]'
 
