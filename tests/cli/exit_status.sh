@@ -165,6 +165,30 @@ for bad in -1 -4096 010000 0 5000 99999999999999999999; do
     [ "$status" -eq 2 ] || { echo "FAIL: upcie_probe_dmabuf_stub --runs $bad ends with $status"; failed=1; }
 done
 
+# A GPU's probe: without a GPU it says so, and over the tests' own library it tells the manners apart.
+probe=$(dirname "$upcie")/upcie_probe_dmabuf_cuda fake=$(dirname "$upcie")/../tests/fake_gpu/libfake_cuda.so
+status=0
+"$probe" --library /nowhere/libcuda.so >"$work/out" 2>&1 || status=$?
+if [ "$status" -ne 1 ] || ! grep -q 'UPCIE_CUDA_LIBRARY' "$work/out"; then
+    echo "FAIL: upcie_probe_dmabuf_cuda without a library ends with $status"
+    failed=1
+fi
+if [ -f "$fake" ]; then
+    for manner in exact whole-object suballocated; do
+        status=0
+        UPCIE_FAKE_GPU_MANNER=$manner "$probe" --library "$fake" --json >"$work/out" 2>&1 || status=$?
+        if [ "$status" -ne 0 ] || ! python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+assert {a["topic"]: a["answer"] for a in d["verdict"]["answers"]}["manner"] == sys.argv[2], d["verdict"]' "$work/out" "$manner"; then
+            echo "FAIL: upcie_probe_dmabuf_cuda over a GPU that is $manner ends with $status"
+            tail -20 "$work/out"
+            failed=1
+        fi
+    done
+else
+    echo "SKIP: upcie_probe_dmabuf_cuda over the tests' library: $fake is not built"
+fi
+
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do
     if command -v "$shell" >/dev/null; then

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <upcie/gpu/runtime.hpp>
+#include <upcie/os/system.hpp>
+#include <upcie/result.hpp>
+#include <upcie/units.hpp>
+
+namespace upcie::gpu::cuda {
+
+struct Options {
+    int device = 0; ///< CUDA's number of the GPU, from 0
+    /// The driver's library, by name or path; empty: what UPCIE_CUDA_LIBRARY names, else libcuda.so.1.
+    std::string library;
+};
+
+/// What a GPU and its driver say of themselves. What a driver does not tell is empty or 0.
+struct Identity {
+    std::string name; ///< "NVIDIA H200"
+    std::string pci;  ///< "0000:01:00.0"
+    std::array<std::uint8_t, 16> uuid{};
+    int driver_api = 0;        ///< of the driver, 1000 * major + 10 * minor
+    std::string kernel_driver; ///< version of the kernel module; empty where it does not say
+    ByteCount memory;          ///< of the device
+    bool dma_buf = false;      ///< CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+    bool vmm_rdma = false;     ///< CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+};
+
+/// Where an export's addresses are to lie (CUmemRangeFlags of cuda.h): flag 1 asks for a mapping through PCIe where the
+/// GPU has another way too.
+enum class ExportMapping : std::uint64_t { automatic = 0, pcie = 1 };
+
+/// Kinds of memory beside that of Runtime::allocate().
+enum class MemoryKind : std::uint8_t {
+    device,  ///< cuMemAlloc
+    pool,    ///< cuMemAllocAsync, the device's default pool
+    vmm,     ///< cuMemCreate, made capable of RDMA, and mapped
+    managed, ///< cuMemAllocManaged
+    host,    ///< cuMemAllocHost: pinned memory of the host
+};
+[[nodiscard]] std::string_view to_string(MemoryKind kind) noexcept;
+
+/// NVIDIA's driver API as a flavour (gpu::FlavourRuntime<Cuda>), opened at run time: nothing of CUDA is linked.
+///
+/// Keeps the device's primary context for as long as a copy of it lives, and makes it current for the time of a call
+/// only: whatever context the application works in stays as it is. A handle: copies share. Threads: any.
+///
+/// Errors of every function: those of gpu::Runtime; the driver's own are ErrorDomain::vendor with CUDA's number and
+/// name (cuda.h, CUresult).
+class Cuda {
+  public:
+    /// Errors: ENOENT (no such library), ENODEV (the kernel module is not loaded: the library is not asked, since run
+    /// by root it would create device nodes without one; or there is no GPU of that number), ENOSYS (a library without
+    /// the functions that everything needs), and CUDA's.
+    [[nodiscard]] static Result<Cuda> open(os::System& system, Options options = {});
+
+    // ---- the flavour (gpu::Runtime has the contracts)
+    [[nodiscard]] std::string describe() const;
+    [[nodiscard]] Result<DevicePointer> allocate(ByteCount size);
+    Result<void> free(DevicePointer base);
+    [[nodiscard]] Result<Allocation> allocation_of(DevicePointer pointer);
+    [[nodiscard]] ByteCount reported_granularity() const;
+    [[nodiscard]] Result<Export> export_range(DevicePointer start, ByteCount length);
+    [[nodiscard]] Result<DevicePointer> register_mmio(void* start, ByteCount length);
+    Result<void> unregister_mmio(void* start);
+    Result<void> copy_to_device(DevicePointer to, const void* from, ByteCount length);
+    Result<void> copy_to_host(void* to, DevicePointer from, ByteCount length);
+    [[nodiscard]] Result<std::uint64_t> read_by_kernel(DevicePointer pointer);
+
+    // ---- what only CUDA has
+    [[nodiscard]] const Identity& identity() const noexcept;
+    [[nodiscard]] Result<DevicePointer> allocate(MemoryKind kind, ByteCount size);
+    Result<void> free(MemoryKind kind, DevicePointer base);
+    /// As export_range, with flags. Errors also: ENOSYS before CUDA 11.7.
+    [[nodiscard]] Result<Export> export_range(DevicePointer start, ByteCount length, ExportMapping mapping);
+
+  private:
+    struct Driver;
+    explicit Cuda(std::shared_ptr<Driver> driver) : driver_{std::move(driver)} {}
+    std::shared_ptr<Driver> driver_;
+};
+
+} // namespace upcie::gpu::cuda

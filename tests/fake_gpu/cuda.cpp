@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A library shaped like libcuda over the stub GPU, for the CUDA flavour to be tested where there is no GPU. It answers
+// as the drivers of shared/facts/gpu-runtimes.md do; tests/gpu/cuda_suite.cpp runs against it and against the real one,
+// so that it cannot drift.
+//
+// Its tests script failures by upcie_fake_cuda_fail(function, result): the next call of it answers that. Built with
+// FAKE_CUDA_OLD it lacks what came with CUDA 10.2 and later, and with FAKE_CUDA_EMPTY nearly everything.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <upcie/gpu/stub.hpp>
+#include <upcie/os/system.hpp>
+
+#define FAKE_API extern "C" __attribute__((visibility("default")))
+
+FAKE_API const int upcie_fake_gpu_library = 1;
+
+#ifndef FAKE_CUDA_EMPTY
+
+namespace {
+
+using upcie::ByteCount;
+using upcie::DevicePointer;
+using upcie::gpu::stub::Stub;
+
+constexpr int success = 0;
+constexpr int invalid_value = 1;
+constexpr int out_of_memory = 2;
+constexpr int not_initialized = 3;
+constexpr int invalid_device = 101;
+constexpr int invalid_context = 201;
+constexpr int not_found = 500;
+constexpr int illegal_address = 700;
+constexpr int not_supported = 801;
+
+struct Fake {
+    std::mutex mutex;         ///< of the next two
+    std::recursive_mutex api; ///< one call at a time
+    bool initialized = false;
+    std::optional<Stub> stub;
+    std::map<std::string, int> failures;
+    std::map<std::uint64_t, bool> not_exported; ///< base of managed and host memory
+    std::map<void*, std::size_t> host;          ///< cuMemAllocHost's
+    std::map<std::uint64_t, DevicePointer> vmm; ///< handle to what is behind it
+    std::map<void*, DevicePointer> registered;
+    int retained = 0;
+};
+
+Fake& fake() {
+    static Fake* const one = new Fake; // lives as long as the process, as a driver does
+    return *one;
+}
+
+thread_local int contexts = 0;
+
+/// What a test wants `function` to answer, once; else `success`.
+int scripted(const char* function) {
+    Fake& f = fake();
+    const std::lock_guard lock{f.mutex};
+    const auto place = f.failures.find(function);
+    if (place == f.failures.end()) {
+        return success;
+    }
+    const int result = place->second;
+    f.failures.erase(place);
+    return result;
+}
+
+int check(const char* function, bool needs_context = true) {
+    if (const int failure = scripted(function); failure != success) {
+        return failure;
+    }
+    if (!fake().initialized) {
+        return not_initialized;
+    }
+    return needs_context && contexts == 0 ? invalid_context : success;
+}
+
+Stub& stub() {
+    return *fake().stub;
+}
+
+int allocate(unsigned long long* out, std::size_t size) {
+    if (size == 0 || out == nullptr) {
+        return invalid_value;
+    }
+    const auto made = stub().allocate(ByteCount{size});
+    if (!made) {
+        return out_of_memory;
+    }
+    *out = made->value();
+    return success;
+}
+
+int copy(bool to_device, std::uint64_t device, void* host, std::size_t size) {
+    const auto done = to_device ? stub().copy_to_device(DevicePointer{device}, host, ByteCount{size})
+                                : stub().copy_to_host(host, DevicePointer{device}, ByteCount{size});
+    return done ? success : invalid_value;
+}
+
+} // namespace
+
+#define CHECK(function)                                                                                                \
+    const std::lock_guard one_call{fake().api};                                                                        \
+    if (const int status = check(function); status != success) {                                                       \
+        return status;                                                                                                 \
+    }
+
+FAKE_API void upcie_fake_cuda_fail(const char* function, int result) {
+    const std::lock_guard lock{fake().mutex};
+    fake().failures[function] = result;
+}
+
+FAKE_API int upcie_fake_cuda_contexts() {
+    return contexts;
+}
+FAKE_API int upcie_fake_cuda_retained() {
+    return fake().retained;
+}
+
+FAKE_API int cuInit(unsigned flags) {
+    if (const int failure = scripted("cuInit"); failure != success) {
+        return failure;
+    }
+    Fake& f = fake();
+    const std::lock_guard lock{f.mutex};
+    if (!f.stub) {
+        upcie::gpu::stub::Options options;
+        const char* const manner = std::getenv("UPCIE_FAKE_GPU_MANNER");
+        const auto parsed = upcie::gpu::stub::parse_manner(manner != nullptr ? manner : "suballocated");
+        options.manner = parsed.value_or(upcie::gpu::stub::Manner::suballocated);
+        auto made = Stub::create(upcie::os::real_system(), options);
+        if (!made) {
+            return out_of_memory;
+        }
+        f.stub.emplace(std::move(*made));
+    }
+    f.initialized = true;
+    return flags == 0 ? success : invalid_value;
+}
+
+FAKE_API int cuDriverGetVersion(int* version) {
+#ifdef FAKE_CUDA_OLD
+    *version = 9020;
+#else
+    *version = 13000;
+#endif
+    return scripted("cuDriverGetVersion");
+}
+
+FAKE_API int cuGetErrorName(int status, const char** name) {
+    static const std::map<int, const char*> names{{success, "CUDA_SUCCESS"},
+                                                  {invalid_value, "CUDA_ERROR_INVALID_VALUE"},
+                                                  {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                  {not_initialized, "CUDA_ERROR_NOT_INITIALIZED"},
+                                                  {100, "CUDA_ERROR_NO_DEVICE"},
+                                                  {invalid_device, "CUDA_ERROR_INVALID_DEVICE"},
+                                                  {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                  {not_found, "CUDA_ERROR_NOT_FOUND"},
+                                                  {illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                  {800, "CUDA_ERROR_NOT_PERMITTED"},
+                                                  {not_supported, "CUDA_ERROR_NOT_SUPPORTED"},
+                                                  {999, "CUDA_ERROR_UNKNOWN"}};
+    const auto place = names.find(status);
+    if (place == names.end()) {
+        return invalid_value;
+    }
+    *name = place->second;
+    return success;
+}
+
+FAKE_API int cuDeviceGetCount(int* count) {
+    *count = std::getenv("UPCIE_FAKE_GPU_NONE") != nullptr ? 0 : 1;
+    return check("cuDeviceGetCount", false);
+}
+FAKE_API int cuDeviceGet(int* device, int ordinal) {
+    *device = 0;
+    const int status = check("cuDeviceGet", false);
+    return status != success ? status : ordinal == 0 ? success : invalid_device;
+}
+FAKE_API int cuDeviceGetName(char* name, int length, int) {
+    std::strncpy(name, "Fake GPU of the tests", static_cast<std::size_t>(length));
+    return check("cuDeviceGetName", false);
+}
+FAKE_API int cuDeviceGetPCIBusId(char* name, int length, int) {
+    std::strncpy(name, "0000:FA:00.0", static_cast<std::size_t>(length));
+    return check("cuDeviceGetPCIBusId", false);
+}
+FAKE_API int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+    *bytes = std::size_t{4} << 30;
+    return check("cuDeviceTotalMem_v2", false);
+}
+FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int) {
+    *value = attribute == 110 || attribute == 124 ? 1 : 0;
+    return check("cuDeviceGetAttribute", false);
+}
+
+// ---- contexts
+
+namespace {
+int context_object;
+}
+
+FAKE_API int cuDevicePrimaryCtxRetain(void** context, int) {
+    const int status = check("cuDevicePrimaryCtxRetain", false);
+    if (status == success) {
+        *context = &context_object;
+        ++fake().retained;
+    }
+    return status;
+}
+FAKE_API int cuDevicePrimaryCtxRelease_v2(int) {
+    --fake().retained;
+    return success;
+}
+FAKE_API int cuCtxPushCurrent_v2(void* context) {
+    const int status = check("cuCtxPushCurrent_v2", false);
+    if (status == success && context != &context_object) {
+        return invalid_context;
+    }
+    contexts += status == success ? 1 : 0;
+    return status;
+}
+FAKE_API int cuCtxPopCurrent_v2(void** context) {
+    if (contexts == 0) {
+        return invalid_context;
+    }
+    --contexts;
+    *context = &context_object;
+    return success;
+}
+FAKE_API int cuCtxSynchronize() {
+    return check("cuCtxSynchronize");
+}
+
+// ---- memory
+
+FAKE_API int cuMemAlloc_v2(unsigned long long* address, std::size_t size) {
+    CHECK("cuMemAlloc_v2")
+    return allocate(address, size);
+}
+FAKE_API int cuMemFree_v2(unsigned long long address) {
+    CHECK("cuMemFree_v2")
+    fake().not_exported.erase(address);
+    return stub().free(DevicePointer{address}) ? success : invalid_value;
+}
+FAKE_API int cuMemGetAddressRange_v2(unsigned long long* base, std::size_t* size, unsigned long long address) {
+    CHECK("cuMemGetAddressRange_v2")
+    const auto found = stub().allocation_of(DevicePointer{address});
+    if (!found) {
+        return not_found;
+    }
+    *base = found->base.value();
+    *size = static_cast<std::size_t>(found->size.value());
+    return success;
+}
+FAKE_API int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t size) {
+    CHECK("cuMemcpyHtoD_v2")
+    return copy(true, to, const_cast<void*>(from), size);
+}
+FAKE_API int cuMemcpyDtoH_v2(void* to, unsigned long long from, std::size_t size) {
+    CHECK("cuMemcpyDtoH_v2")
+    return copy(false, from, to, size);
+}
+FAKE_API int cuMemAllocManaged(unsigned long long* address, std::size_t size, unsigned) {
+    CHECK("cuMemAllocManaged")
+    const int status = allocate(address, size);
+    if (status == success) {
+        fake().not_exported[*address] = true;
+    }
+    return status;
+}
+FAKE_API int cuMemAllocHost_v2(void** host, std::size_t size) {
+    CHECK("cuMemAllocHost_v2")
+    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return out_of_memory;
+    }
+    fake().host[memory] = size;
+    *host = memory;
+    return success;
+}
+FAKE_API int cuMemFreeHost(void* host) {
+    CHECK("cuMemFreeHost")
+    const auto place = fake().host.find(host);
+    if (place == fake().host.end()) {
+        return invalid_value;
+    }
+    ::munmap(host, place->second);
+    fake().host.erase(place);
+    return success;
+}
+
+// ---- MMIO
+
+FAKE_API int cuMemHostRegister_v2(void* start, std::size_t size, unsigned flags) {
+    CHECK("cuMemHostRegister_v2")
+    if (flags != 6 || size == 0 || reinterpret_cast<std::uintptr_t>(start) % 4096 != 0) {
+        return invalid_value;
+    }
+    const auto made = stub().register_mmio(start, ByteCount{size});
+    if (!made) {
+        return invalid_value;
+    }
+    fake().registered.insert_or_assign(start, *made);
+    return success;
+}
+FAKE_API int cuMemHostUnregister(void* start) {
+    CHECK("cuMemHostUnregister")
+    return fake().registered.erase(start) != 0 && stub().unregister_mmio(start) ? success : invalid_value;
+}
+FAKE_API int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* start, unsigned) {
+    CHECK("cuMemHostGetDevicePointer_v2")
+    const auto place = fake().registered.find(start);
+    if (place == fake().registered.end()) {
+        return invalid_value;
+    }
+    *address = place->second.value();
+    return success;
+}
+
+// ---- kernels: the one that the flavour brings
+
+namespace {
+int module_object;
+int function_object;
+} // namespace
+
+FAKE_API int cuModuleLoadData(void** module, const void* image) {
+    CHECK("cuModuleLoadData")
+    *module = &module_object;
+    return std::strstr(static_cast<const char*>(image), ".visible .entry upcie_read_dwords(") != nullptr
+               ? success
+               : invalid_value;
+}
+FAKE_API int cuModuleUnload(void* module) {
+    CHECK("cuModuleUnload")
+    return module == &module_object ? success : invalid_value;
+}
+FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
+    CHECK("cuModuleGetFunction")
+    *function = &function_object;
+    return module == &module_object && std::string{name} == "upcie_read_dwords" ? success : not_found;
+}
+FAKE_API int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                            void** parameters, void**) {
+    CHECK("cuLaunchKernel")
+    if (function != &function_object) {
+        return invalid_value;
+    }
+    const auto from = *static_cast<std::uint64_t*>(parameters[0]);
+    const auto to = *static_cast<std::uint64_t*>(parameters[1]);
+    const auto value = stub().read_by_kernel(DevicePointer{from});
+    if (!value) {
+        return illegal_address;
+    }
+    return stub().copy_to_device(DevicePointer{to}, &*value, ByteCount{8}) ? success : illegal_address;
+}
+
+#ifndef FAKE_CUDA_OLD
+
+FAKE_API int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
+    for (int i = 0; i < 16; ++i) {
+        uuid[i] = static_cast<unsigned char>(0xf0 + i);
+    }
+    return check("cuDeviceGetUuid_v2", false);
+}
+
+FAKE_API int cuMemGetHandleForAddressRange(void* handle, unsigned long long start, std::size_t length, int type,
+                                           unsigned long long flags) {
+    CHECK("cuMemGetHandleForAddressRange")
+    if (flags != 0 || type != 1) {
+        return not_supported;
+    }
+    const auto found = stub().allocation_of(DevicePointer{start});
+    if (fake().host.contains(reinterpret_cast<void*>(start)) ||
+        (found && fake().not_exported.contains(found->base.value()))) {
+        return invalid_value;
+    }
+    auto made = stub().export_range(DevicePointer{start}, ByteCount{length});
+    if (!made) {
+        return made.error().is(ENOTSUP) ? not_supported : invalid_value;
+    }
+    int fd = -1;
+    if (stub().real_dma_bufs()) {
+        fd = made->fd.release();
+    } else {
+        // A descriptor that is as large as what was exported, which is all that can be told of it here.
+        fd = ::memfd_create("fake-dmabuf", MFD_CLOEXEC);
+        if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(made->size.value())) != 0) {
+            return out_of_memory;
+        }
+    }
+    std::memcpy(handle, &fd, sizeof fd);
+    return success;
+}
+
+FAKE_API int cuMemAllocAsync(unsigned long long* address, std::size_t size, void*) {
+    CHECK("cuMemAllocAsync")
+    return allocate(address, size);
+}
+FAKE_API int cuMemFreeAsync(unsigned long long address, void*) {
+    CHECK("cuMemFreeAsync")
+    return stub().free(DevicePointer{address}) ? success : invalid_value;
+}
+FAKE_API int cuMemGetAllocationGranularity(std::size_t* granularity, const void*, int) {
+    *granularity = std::size_t{2} << 20;
+    return check("cuMemGetAllocationGranularity", false);
+}
+FAKE_API int cuMemCreate(unsigned long long* handle, std::size_t size, const void*, unsigned long long) {
+    CHECK("cuMemCreate")
+    if (size % (std::size_t{2} << 20) != 0) {
+        return invalid_value;
+    }
+    const int status = allocate(handle, size); // the handle is the address of what is behind it
+    if (status == success) {
+        fake().vmm.insert_or_assign(*handle, DevicePointer{*handle});
+    }
+    return status;
+}
+FAKE_API int cuMemRelease(unsigned long long handle) {
+    CHECK("cuMemRelease")
+    fake().vmm.erase(handle);
+    return stub().free(DevicePointer{handle}) ? success : invalid_value;
+}
+namespace {
+thread_local std::uint64_t reserved; ///< the stub has no addresses without memory: reserving answers the next handle's
+}
+FAKE_API int cuMemAddressReserve(unsigned long long* address, std::size_t, std::size_t, unsigned long long,
+                                 unsigned long long) {
+    CHECK("cuMemAddressReserve")
+    if (fake().vmm.empty()) {
+        return invalid_value;
+    }
+    reserved = fake().vmm.rbegin()->first;
+    *address = reserved;
+    return success;
+}
+FAKE_API int cuMemAddressFree(unsigned long long, std::size_t) {
+    CHECK("cuMemAddressFree")
+    return success;
+}
+FAKE_API int cuMemMap(unsigned long long address, std::size_t, std::size_t, unsigned long long handle,
+                      unsigned long long) {
+    CHECK("cuMemMap")
+    return address == handle ? success : invalid_value;
+}
+FAKE_API int cuMemUnmap(unsigned long long, std::size_t) {
+    CHECK("cuMemUnmap")
+    return success;
+}
+FAKE_API int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::size_t count) {
+    CHECK("cuMemSetAccess")
+    return count == 1 ? success : invalid_value;
+}
+
+#endif // FAKE_CUDA_OLD
+#endif // FAKE_CUDA_EMPTY
