@@ -245,7 +245,8 @@ Result<Registration> Registry::register_mapping(void* start, ByteCount length, i
     return insert(std::move(entry), base, length.value());
 }
 
-Result<std::shared_ptr<const Registry::Mapped>> Registry::map_export(std::shared_ptr<const DeviceExport> exported) {
+Result<std::shared_ptr<const Registry::Mapped>>
+Registry::map_export(const std::shared_ptr<const DeviceExport>& exported) {
     // Held through the mapping: two threads that register the same allocation are to have the same one.
     const std::lock_guard lock{state_->device_mutex};
     std::erase_if(state_->device_mappings, [](const auto& one) { return one.second.expired(); });

@@ -158,7 +158,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
     struct State;
 
     Registry(std::shared_ptr<iommu::AddressSpace> space, TranslationIndex index);
-    Result<std::shared_ptr<const Mapped>> map_export(std::shared_ptr<const DeviceExport> exported);
+    Result<std::shared_ptr<const Mapped>> map_export(const std::shared_ptr<const DeviceExport>& exported);
     Result<Registration> insert(std::unique_ptr<Entry> entry, std::uint64_t base, std::uint64_t length);
     void remove(const TranslationRecord* record) noexcept;
     void leave(Reader::Seat* seat) noexcept;
