@@ -17,10 +17,14 @@ import time
 import xml.etree.ElementTree as xml
 
 
+def introspect(build, what):
+    text = subprocess.run(["meson", "introspect", what, build], check=True, capture_output=True, text=True).stdout
+    return json.loads(text)
+
+
 def load_tests(build, suites):
-    text = subprocess.run(["meson", "introspect", "--tests", build], check=True, capture_output=True, text=True).stdout
     tests = []
-    for test in json.loads(text):
+    for test in introspect(build, "--tests"):
         names = {suite.split(":")[-1] for suite in test["suite"]}
         if names & set(suites):
             tests.append(test)
@@ -111,6 +115,9 @@ def main():
     if arguments.list:
         root = pathlib.Path(arguments.build).resolve()
         parts = [pathlib.Path(part) for test in tests for part in test["cmd"]]
+        # What a program opens at run time is no part of it, and has to be built too.
+        files = {target["id"]: target["filename"] for target in introspect(arguments.build, "--targets")}
+        parts += [pathlib.Path(file) for test in tests for needed in test["depends"] for file in files.get(needed, [])]
         programs = {part.relative_to(root) for part in parts if part.is_absolute() and root in part.parents}
         print(*sorted(programs), sep="\n")
         return 0
