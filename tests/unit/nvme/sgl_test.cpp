@@ -8,7 +8,7 @@
 
 #include <support/sgl_walk.hpp>
 
-namespace upcie::nvme {
+namespace upcie::nvme::sgl_test {
 namespace {
 
 using iommu::Extent;
@@ -158,4 +158,4 @@ TEST(Sgl, AnyListDescribesExactlyItsBytes) {
 }
 
 } // namespace
-} // namespace upcie::nvme
+} // namespace upcie::nvme::sgl_test
