@@ -27,7 +27,12 @@ template <class Answer, class... Arguments>
 struct TableFunction<Answer(Arguments...)> : TableEntry {
     using TableEntry::TableEntry;
     [[nodiscard]] explicit operator bool() const noexcept { return address != nullptr; }
-    Answer operator()(Arguments... arguments) const {
+#if defined(__clang__)
+    // The vendor's opaque types have names of their own there, which a sanitizer takes for another function.
+    __attribute__((no_sanitize("function")))
+#endif
+    Answer
+    operator()(Arguments... arguments) const {
         return reinterpret_cast<Answer (*)(Arguments...)>(address)(arguments...);
     }
 };
