@@ -211,6 +211,11 @@ void check_rounds(const std::string& bdf, int count) {
     const std::string after = buffers();
     expect(!before.empty() && before == after, fmt::format("bufinfo: '{}', then '{}'", before, after));
     expect(slabs_before.size() > 20 && slabs_before.count("kmalloc-256") == 1, "the slab counts can be read");
+    if (text_of("/proc/sys/kernel/osrelease").find("kasan") != std::string::npos) {
+        // KASAN keeps what was freed in quarantine, and counts it in: uses of it are what such a kernel is for.
+        fmt::print("     slab counts are not compared on a kernel with KASAN\n");
+        return;
+    }
     // One object a round would be `count`. Caches breathe by what their processors keep back.
     for (const auto& [name, active] : slabs_after) {
         const auto found = slabs_before.find(name);
