@@ -19,6 +19,8 @@
 #include <upcie/gpu/stub.hpp>
 #include <upcie/os/system.hpp>
 
+#include "gpu/cuda/api.hpp"
+
 #define FAKE_API extern "C" __attribute__((visibility("default")))
 
 FAKE_API const int upcie_fake_gpu_library = 1;
@@ -31,15 +33,15 @@ using upcie::ByteCount;
 using upcie::DevicePointer;
 using upcie::gpu::stub::Stub;
 
-constexpr int success = 0;
-constexpr int invalid_value = 1;
-constexpr int out_of_memory = 2;
+using upcie::gpu::cuda::invalid_device;
+using upcie::gpu::cuda::invalid_value;
+using upcie::gpu::cuda::not_supported;
+using upcie::gpu::cuda::out_of_memory;
+using upcie::gpu::cuda::success;
 constexpr int not_initialized = 3;
-constexpr int invalid_device = 101;
 constexpr int invalid_context = 201;
 constexpr int not_found = 500;
 constexpr int illegal_address = 700;
-constexpr int not_supported = 801;
 
 struct Fake {
     std::mutex mutex;         ///< of the next two

@@ -21,7 +21,6 @@ struct Cuda::Driver {
     Driver& operator=(const Driver&) = delete;
 
     os::System& system;
-    std::string library;
     Api api;
     int version = 0; ///< of the driver's API
     Device device = 0;

@@ -44,7 +44,9 @@ Result<KernelFunction> Cuda::Driver::reader() {
         }
     }
     KernelFunction function = nullptr;
-    if (auto found = call(api.module_function, "the reading kernel", "", &function, module, "upcie_read_dwords");
+    if (auto found = call(api.module_function, "the reading kernel",
+                          "The driver compiled another program than it was given: try another driver.", &function,
+                          module, "upcie_read_dwords");
         !found) {
         return tl::unexpected{std::move(found.error())};
     }
@@ -63,7 +65,10 @@ Result<std::uint64_t> Cuda::read_by_kernel(DevicePointer pointer) {
             return tl::unexpected{std::move(function.error())};
         }
         DeviceAddress target = 0;
-        if (auto made = driver.call(api.allocate, "8 bytes", "", &target, std::size_t{8}); !made) {
+        if (auto made =
+                driver.call(api.allocate, "8 bytes", "The GPU has not even 8 bytes left: free some of its memory.",
+                            &target, std::size_t{8});
+            !made) {
             return tl::unexpected{std::move(made.error())};
         }
         DeviceAddress source = pointer.value();
@@ -78,7 +83,7 @@ Result<std::uint64_t> Cuda::read_by_kernel(DevicePointer pointer) {
             done = driver.call(api.synchronize, Driver::at(pointer), hint);
         }
         if (done) {
-            done = driver.call(api.copy_to_host, "what the kernel read", "", static_cast<void*>(&value), target,
+            done = driver.call(api.copy_to_host, "what the kernel read", hint, static_cast<void*>(&value), target,
                                sizeof value);
         }
         static_cast<void>(api.free(target));

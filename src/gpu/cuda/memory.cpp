@@ -13,6 +13,7 @@ std::string bytes_of(ByteCount size) {
     return fmt::format("{} bytes", size.value());
 }
 
+constexpr const char* unexpected = "This is unexpected: see dmesg for an Xid, and try another driver.";
 constexpr const char* refused_allocation =
     "Is there so much free memory on the GPU? nvidia-smi tells who has the rest.";
 
@@ -113,11 +114,11 @@ Result<DevicePointer> Cuda::Driver::map_vmm(ByteCount size) {
                      DeviceAddress{0}, 0ULL);
     bool mapped = false;
     if (done) {
-        done = call(api.vmm_map, subject, "", address, bytes, std::size_t{0}, handle, 0ULL);
+        done = call(api.vmm_map, subject, unexpected, address, bytes, std::size_t{0}, handle, 0ULL);
         mapped = done.has_value();
     }
     if (done) {
-        done = call(api.vmm_access, subject, "", address, bytes, &access, std::size_t{1});
+        done = call(api.vmm_access, subject, unexpected, address, bytes, &access, std::size_t{1});
     }
     if (!done) {
         if (mapped) {
@@ -145,9 +146,9 @@ Result<void> Cuda::Driver::unmap_vmm(DevicePointer base) {
         made = place->second;
         vmm.erase(place);
     }
-    Result<void> first = call(api.vmm_unmap, at(base), "", base.value(), made.second);
-    for (auto next : {call(api.vmm_unreserve, at(base), "", base.value(), made.second),
-                      call(api.vmm_release, at(base), "", made.first)}) {
+    Result<void> first = call(api.vmm_unmap, at(base), unexpected, base.value(), made.second);
+    for (auto next : {call(api.vmm_unreserve, at(base), unexpected, base.value(), made.second),
+                      call(api.vmm_release, at(base), unexpected, made.first)}) {
         if (first && !next) {
             first = std::move(next);
         }
@@ -220,7 +221,7 @@ Result<DevicePointer> Cuda::register_mmio(void* start, ByteCount length) {
             return tl::unexpected{std::move(done.error())};
         }
         DeviceAddress address = 0;
-        done = driver.call(api.host_pointer, subject, "", &address, start, 0U);
+        done = driver.call(api.host_pointer, subject, unexpected, &address, start, 0U);
         if (!done) {
             static_cast<void>(api.host_unregister(start));
             return tl::unexpected{std::move(done.error())};

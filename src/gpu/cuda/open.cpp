@@ -94,9 +94,7 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
     if (!library) {
         return tl::unexpected{std::move(library.error())};
     }
-    library->keep();
     auto driver = std::make_shared<Driver>(system);
-    driver->library = name;
     look_up(driver->api.all, *library);
     const std::string kernel_driver = os::read_text(system, kernel_version_file).value_or("");
     // Without its kernel module the library, run by root, makes device nodes that lead nowhere.
@@ -118,6 +116,7 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
                             needed->name, version_text(needed->since)));
         }
     }
+    library->keep(); // from here on it has a say in how it ends
     static_cast<void>(api.driver_version(&driver->version));
     const std::string no_gpu = "Is there an NVIDIA GPU, and may this user open /dev/nvidia0 and /dev/nvidiactl? "
                                "nvidia-smi tells.";
