@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <upcie/gpu/checksum.hpp>
+
 #include <upcie/dmabuf/udmabuf.hpp>
 
 #include "gpu/stub_device.hpp"
@@ -278,6 +280,43 @@ Result<std::uint64_t> Stub::read_by_kernel(DevicePointer pointer) {
     }
     std::memcpy(&value, *place, sizeof value);
     return value;
+}
+
+Result<std::uint64_t> Stub::checksum(DevicePointer start, ByteCount length) {
+    if (start.value() % 8 != 0 || length.value() % 8 != 0) {
+        return fail(EINVAL, "checksum", range_text(start, length), "Start and length have to be multiples of 8.");
+    }
+    const std::lock_guard lock{device_->mutex};
+    const auto place = device_->reach(start, length);
+    if (!place) {
+        return tl::unexpected{place.error()};
+    }
+    return gpu::checksum({*place, static_cast<std::size_t>(length.value())});
+}
+
+Result<DevicePointer> Stub::import_external(ExternalHandle kind, int fd, ByteCount length) {
+    if (kind != ExternalHandle::dma_buf_fd) {
+        return fail(ENOTSUP, "import external memory", std::string{to_string(kind)}, "The stub takes dma-bufs alone.");
+    }
+    auto mapping = os::Mapping::map(device_->system, fd, 0, length);
+    if (!mapping) {
+        return tl::unexpected{std::move(mapping.error())};
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(mapping->data());
+    const std::lock_guard lock{device_->mutex};
+    device_->mmio[address] = length.value();
+    device_->imported.insert_or_assign(address, std::move(*mapping));
+    return DevicePointer{address};
+}
+
+Result<void> Stub::release_external(DevicePointer base) {
+    const std::lock_guard lock{device_->mutex};
+    if (device_->imported.erase(static_cast<std::uintptr_t>(base.value())) == 0) {
+        return fail(EINVAL, "release external memory", fmt::format("device address {:#x}", base.value()),
+                    "It is not what import_external() answered, or was released.");
+    }
+    device_->mmio.erase(static_cast<std::uintptr_t>(base.value()));
+    return {};
 }
 
 } // namespace upcie::gpu::stub

@@ -74,10 +74,11 @@ struct Stub::Device {
     std::map<std::uint64_t, Backing> backings;          ///< by device address
     std::map<std::uint64_t, std::uint64_t> allocations; ///< base to size, as allocation_of() reports
     std::map<std::uint64_t, std::vector<std::uint64_t>>
-        owned;                             ///< what allocate() answered: the allocations it is made of
-    std::map<ino_t, Exported> exports;     ///< real dma-bufs
-    std::map<ino_t, std::uint64_t> memfds; ///< to their backing
-    std::map<std::uintptr_t, std::uint64_t> mmio;
+        owned;                                      ///< what allocate() answered: the allocations it is made of
+    std::map<ino_t, Exported> exports;              ///< real dma-bufs
+    std::map<ino_t, std::uint64_t> memfds;          ///< to their backing
+    std::map<std::uintptr_t, std::uint64_t> mmio;   ///< what device code may reach besides, start to length
+    std::map<std::uintptr_t, os::Mapping> imported; ///< of that, what others made
 
     Device(os::System& host, Options wanted);
 

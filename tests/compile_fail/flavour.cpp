@@ -83,6 +83,13 @@ struct Whole {
     std::uint64_t read_by_kernel(DevicePointer pointer);
 #endif
 #endif
+#ifndef WITHHOLD_checksum
+#ifndef CHANGE_checksum
+    Result<std::uint64_t> checksum(DevicePointer start, ByteCount length);
+#else
+    Result<std::uint64_t> checksum(ByteCount length, DevicePointer start);
+#endif
+#endif
 };
 
 gpu::FlavourRuntime<Whole>* made = nullptr;

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -52,6 +54,7 @@ struct Fake {
     std::map<std::uint64_t, bool> not_exported; ///< base of managed and host memory
     std::map<void*, std::size_t> host;          ///< cuMemAllocHost's
     std::map<std::uint64_t, DevicePointer> vmm; ///< handle to what is behind it
+    std::uint64_t last_made = 0;                ///< of `vmm`
     std::map<void*, DevicePointer> registered;
     int retained = 0;
 };
@@ -179,14 +182,21 @@ FAKE_API int cuGetErrorName(int status, const char** name) {
     return success;
 }
 
+namespace {
+/// They share one memory, and differ in their contexts. UPCIE_FAKE_GPU_NONE: there is none; UPCIE_FAKE_GPU_TWO: two.
+int devices() {
+    return std::getenv("UPCIE_FAKE_GPU_NONE") != nullptr ? 0 : std::getenv("UPCIE_FAKE_GPU_TWO") != nullptr ? 2 : 1;
+}
+} // namespace
+
 FAKE_API int cuDeviceGetCount(int* count) {
-    *count = std::getenv("UPCIE_FAKE_GPU_NONE") != nullptr ? 0 : 1;
+    *count = devices();
     return check("cuDeviceGetCount", false);
 }
 FAKE_API int cuDeviceGet(int* device, int ordinal) {
-    *device = 0;
+    *device = ordinal;
     const int status = check("cuDeviceGet", false);
-    return status != success ? status : ordinal == 0 ? success : invalid_device;
+    return status != success ? status : ordinal >= 0 && ordinal < devices() ? success : invalid_device;
 }
 FAKE_API int cuDeviceGetName(char* name, int length, int) {
     std::strncpy(name, "Fake GPU of the tests", static_cast<std::size_t>(length));
@@ -208,13 +218,17 @@ FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int) {
 // ---- contexts
 
 namespace {
-int context_object;
-}
+int context_objects[2];
 
-FAKE_API int cuDevicePrimaryCtxRetain(void** context, int) {
+bool is_context(const void* context) {
+    return context == &context_objects[0] || context == &context_objects[1];
+}
+} // namespace
+
+FAKE_API int cuDevicePrimaryCtxRetain(void** context, int device) {
     const int status = check("cuDevicePrimaryCtxRetain", false);
     if (status == success) {
-        *context = &context_object;
+        *context = &context_objects[device];
         ++fake().retained;
     }
     return status;
@@ -225,7 +239,7 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(int) {
 }
 FAKE_API int cuCtxPushCurrent_v2(void* context) {
     const int status = check("cuCtxPushCurrent_v2", false);
-    if (status == success && context != &context_object) {
+    if (status == success && !is_context(context)) {
         return invalid_context;
     }
     contexts += status == success ? 1 : 0;
@@ -236,7 +250,7 @@ FAKE_API int cuCtxPopCurrent_v2(void** context) {
         return invalid_context;
     }
     --contexts;
-    *context = &context_object;
+    *context = &context_objects[0]; // nobody looks which
     return success;
 }
 FAKE_API int cuCtxSynchronize() {
@@ -329,17 +343,21 @@ FAKE_API int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* sta
     return success;
 }
 
-// ---- kernels: the one that the flavour brings
+// ---- kernels: those that the flavour brings
 
 namespace {
 int module_object;
-int function_object;
+std::map<std::string, int> function_objects{{"upcie_read_dwords", 0}, {"upcie_checksum", 0}};
 } // namespace
 
+// PTX is text; a fat binary begins with its magic (fatbinary_section.h).
 FAKE_API int cuModuleLoadData(void** module, const void* image) {
     CHECK("cuModuleLoadData")
+    std::uint32_t magic = 0;
+    std::memcpy(&magic, image, sizeof magic);
     *module = &module_object;
-    return std::strstr(static_cast<const char*>(image), ".visible .entry upcie_read_dwords(") != nullptr
+    return magic == 0xba55ed50 ||
+                   std::strstr(static_cast<const char*>(image), ".visible .entry upcie_read_dwords(") != nullptr
                ? success
                : invalid_value;
 }
@@ -349,22 +367,54 @@ FAKE_API int cuModuleUnload(void* module) {
 }
 FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
     CHECK("cuModuleGetFunction")
-    *function = &function_object;
-    return module == &module_object && std::string{name} == "upcie_read_dwords" ? success : not_found;
+    const auto place = function_objects.find(name);
+    if (module != &module_object || place == function_objects.end()) {
+        return not_found;
+    }
+    *function = &place->second;
+    return success;
 }
 FAKE_API int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
                             void** parameters, void**) {
     CHECK("cuLaunchKernel")
-    if (function != &function_object) {
+    const DevicePointer from{*static_cast<std::uint64_t*>(parameters[0])};
+    const auto count = *static_cast<std::uint64_t*>(parameters[1]);
+    const DevicePointer to{*static_cast<std::uint64_t*>(parameters[2])};
+    upcie::Result<std::uint64_t> value{0};
+    if (function == &function_objects.at("upcie_read_dwords")) {
+        value = stub().read_by_kernel(from);
+    } else if (function == &function_objects.at("upcie_checksum")) {
+        value = stub().checksum(from, ByteCount{count * 8});
+    } else {
         return invalid_value;
     }
-    const auto from = *static_cast<std::uint64_t*>(parameters[0]);
-    const auto to = *static_cast<std::uint64_t*>(parameters[1]);
-    const auto value = stub().read_by_kernel(DevicePointer{from});
     if (!value) {
         return illegal_address;
     }
-    return stub().copy_to_device(DevicePointer{to}, &*value, ByteCount{8}) ? success : illegal_address;
+    return stub().copy_to_device(to, &*value, ByteCount{8}) ? success : illegal_address;
+}
+
+// ---- the other GPU
+
+FAKE_API int cuDeviceCanAccessPeer(int* possible, int device, int peer) {
+    *possible = device != peer ? 1 : 0;
+    return check("cuDeviceCanAccessPeer", false);
+}
+FAKE_API int cuCtxEnablePeerAccess(void* context, unsigned flags) {
+    CHECK("cuCtxEnablePeerAccess")
+    static bool enabled = false;
+    if (flags != 0 || !is_context(context)) {
+        return invalid_value;
+    }
+    return std::exchange(enabled, true) ? 704 : success; // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+}
+FAKE_API int cuMemcpyPeer(unsigned long long to, void*, unsigned long long from, void*, std::size_t size) {
+    CHECK("cuMemcpyPeer")
+    std::vector<std::byte> bytes(size);
+    return stub().copy_to_host(bytes.data(), DevicePointer{from}, ByteCount{size}) &&
+                   stub().copy_to_device(DevicePointer{to}, bytes.data(), ByteCount{size})
+               ? success
+               : invalid_value;
 }
 
 #ifndef FAKE_CUDA_OLD
@@ -425,6 +475,7 @@ FAKE_API int cuMemCreate(unsigned long long* handle, std::size_t size, const voi
     const int status = allocate(handle, size); // the handle is the address of what is behind it
     if (status == success) {
         fake().vmm.insert_or_assign(*handle, DevicePointer{*handle});
+        fake().last_made = *handle;
     }
     return status;
 }
@@ -442,7 +493,7 @@ FAKE_API int cuMemAddressReserve(unsigned long long* address, std::size_t, std::
     if (fake().vmm.empty()) {
         return invalid_value;
     }
-    reserved = fake().vmm.rbegin()->first;
+    reserved = fake().last_made;
     *address = reserved;
     return success;
 }
@@ -462,6 +513,68 @@ FAKE_API int cuMemUnmap(unsigned long long, std::size_t) {
 FAKE_API int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::size_t count) {
     CHECK("cuMemSetAccess")
     return count == 1 ? success : invalid_value;
+}
+
+// ---- memory of others: refused as measured, unless a test wants it taken (upcie_fake_cuda_takes_external)
+
+namespace {
+bool takes_external = false;
+struct External {
+    int fd;
+    std::uint64_t size;
+};
+} // namespace
+
+FAKE_API void upcie_fake_cuda_takes_external(int takes) {
+    takes_external = takes != 0;
+}
+FAKE_API int cuImportExternalMemory(void** memory, const upcie::gpu::cuda::ExternalDescriptor* descriptor) {
+    CHECK("cuImportExternalMemory")
+    if (!takes_external) {
+        return descriptor->type == 9 ? not_supported : 999;
+    }
+    *memory = new External{descriptor->handle.fd, descriptor->size};
+    return success;
+}
+FAKE_API int cuExternalMemoryGetMappedBuffer(unsigned long long* address, void* memory,
+                                             const upcie::gpu::cuda::ExternalBuffer* buffer) {
+    CHECK("cuExternalMemoryGetMappedBuffer")
+    if (buffer->offset != 0 || buffer->size != static_cast<External*>(memory)->size) {
+        return invalid_value;
+    }
+    return allocate(address, buffer->size);
+}
+FAKE_API int cuDestroyExternalMemory(void* memory) {
+    CHECK("cuDestroyExternalMemory")
+    delete static_cast<External*>(memory);
+    return success;
+}
+FAKE_API int cuMemExportToShareableHandle(void* handle, unsigned long long memory, int type, unsigned long long flags) {
+    CHECK("cuMemExportToShareableHandle")
+    const int fd = ::memfd_create("fake-shareable", MFD_CLOEXEC);
+    std::memcpy(handle, &fd, sizeof fd);
+    if (fd < 0 || ::write(fd, &memory, sizeof memory) != sizeof memory) {
+        return out_of_memory;
+    }
+    return type == 1 && flags == 0 ? success : invalid_value;
+}
+// Its own are known by what they begin with. They are imported as memory of their own, which is all that a test looks
+// at.
+FAKE_API int cuMemImportFromShareableHandle(unsigned long long* handle, void* descriptor, int type) {
+    CHECK("cuMemImportFromShareableHandle")
+    std::uint64_t exported = 0;
+    const int fd = static_cast<int>(reinterpret_cast<std::uintptr_t>(descriptor));
+    if (type != 1 || ::pread(fd, &exported, sizeof exported, 0) != sizeof exported || !fake().vmm.contains(exported)) {
+        return 999;
+    }
+    const auto made = stub().allocate(ByteCount{std::uint64_t{2} << 20});
+    if (!made) {
+        return out_of_memory;
+    }
+    *handle = made->value();
+    fake().vmm.insert_or_assign(*handle, DevicePointer{*handle});
+    fake().last_made = *handle;
+    return success;
 }
 
 #endif // FAKE_CUDA_OLD

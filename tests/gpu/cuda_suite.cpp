@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <upcie/gpu/checksum.hpp>
 #include <upcie/gpu/cuda.hpp>
 #include <upcie/gpu/flavour.hpp>
 #include <upcie/memory/device_exports.hpp>
@@ -172,6 +173,82 @@ TEST_F(CudaSuite, CopiesAndKernelsSeeTheSameBytes) {
     }
     EXPECT_TRUE(cuda().read_by_kernel(base + 4_B).error().is(EINVAL));
     EXPECT_TRUE(cuda().free(base));
+}
+
+// Both by the kernels that nvcc built, where there was one, and by those that are shipped in PTX.
+TEST_F(CudaSuite, ChecksumsAreThoseOfTheHost) {
+    Options options;
+    options.shipped_kernels = true;
+    auto shipped = Cuda::open(os::real_system(), options);
+    ASSERT_TRUE(shipped) << shipped.error().message();
+    EXPECT_EQ(shipped->kernels().value(), "kernels in PTX 6.4");
+    EXPECT_NE(cuda().kernels().value(), "");
+    RecordProperty("kernels", cuda().kernels().value());
+    constexpr ByteCount size = 16_MiB;
+    std::vector<std::byte> bytes(size.value());
+    std::uint64_t state = 4711;
+    for (std::byte& byte : bytes) {
+        state = state * 6364136223846793005 + 1442695040888963407;
+        byte = static_cast<std::byte>(state >> 56);
+    }
+    const DevicePointer base = cuda().allocate(size).value();
+    ASSERT_TRUE(cuda().copy_to_device(base, bytes.data(), size));
+    for (Cuda* const one : {&cuda(), &*shipped}) {
+        for (const auto& [offset, length] : std::vector<std::pair<ByteCount, ByteCount>>{
+                 {0_B, 0_B}, {0_B, 8_B}, {8_B, 8_B}, {4_KiB, 512_B}, {24_B, 1_MiB}, {0_B, size}}) {
+            const auto sum = one->checksum(base + offset, length);
+            ASSERT_TRUE(sum) << sum.error().message();
+            EXPECT_EQ(*sum, checksum(std::span{bytes}.subspan(offset.value(), length.value()))) << length.value();
+        }
+        EXPECT_TRUE(one->checksum(base + 4_B, 8_B).error().is(EINVAL));
+        EXPECT_TRUE(one->checksum(base, 12_B).error().is(EINVAL));
+        EXPECT_TRUE(one->checksum(base, ByteCount{std::uint64_t{1} << 40}).error().is(EFAULT));
+        EXPECT_TRUE(one->checksum(DevicePointer{64}, 8_B).error().is(EFAULT));
+    }
+    std::swap(bytes[8], bytes[16]);
+    EXPECT_NE(cuda().checksum(base, size).value(), checksum(bytes)) << "the same bytes in another order";
+    EXPECT_TRUE(cuda().free(base));
+}
+
+TEST_F(CudaSuite, VmmMemoryGoesOutAndInAsAShareableHandle) {
+    const DevicePointer base = cuda().allocate(MemoryKind::vmm, 2_MiB).value();
+    const auto fd = cuda().export_shareable(base);
+    ASSERT_TRUE(fd) << fd.error().message();
+    const auto again = cuda().import_external(ExternalHandle::shareable_handle, fd->get(), 2_MiB);
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_NE(*again, base);
+    EXPECT_TRUE(cuda().release_external(*again));
+    EXPECT_TRUE(cuda().release_external(*again).error().is(EINVAL)) << "twice";
+    EXPECT_TRUE(cuda().free(MemoryKind::vmm, base));
+    EXPECT_TRUE(cuda().export_shareable(base).error().is(EINVAL)) << "freed";
+    EXPECT_TRUE(cuda().import_external(ExternalHandle::dma_buf_fd, -1, 4_KiB).error().is(EBADF));
+}
+
+TEST_F(CudaSuite, OnePeerReachesTheOther) {
+    Options options;
+    options.device = 1;
+    auto other = Cuda::open(os::real_system(), options);
+    if (!other) {
+        GTEST_SKIP() << "one GPU alone: " << other.error().message();
+    }
+    const auto reaches = cuda().can_reach(*other);
+    ASSERT_TRUE(reaches) << reaches.error().message();
+    const DevicePointer here = cuda().allocate(4_KiB).value();
+    const DevicePointer there = other->allocate(4_KiB).value();
+    constexpr std::uint64_t word = 0x1234'5678'9abc'def0;
+    ASSERT_TRUE(other->copy_to_device(there, &word, 8_B));
+    const auto copied = cuda().copy_from_peer(here, *other, there, 8_B);
+    ASSERT_TRUE(copied) << copied.error().message();
+    EXPECT_EQ(cuda().read_by_kernel(here).value(), word);
+    if (*reaches) {
+        for (int i = 0; i < 2; ++i) {
+            const auto enabled = cuda().enable_peer_access(*other);
+            ASSERT_TRUE(enabled) << enabled.error().message();
+        }
+        EXPECT_EQ(cuda().read_by_kernel(there).value(), word) << "over the link";
+    }
+    EXPECT_TRUE(cuda().free(here));
+    EXPECT_TRUE(other->free(there));
 }
 
 TEST_F(CudaSuite, ThreadsAllocateExportAndFreeAtOnce) {

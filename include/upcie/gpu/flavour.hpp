@@ -60,6 +60,10 @@ template <class F>
 concept read_by_kernel = requires(F& flavour, DevicePointer pointer) {
     { flavour.read_by_kernel(pointer) } -> std::same_as<Result<std::uint64_t>>;
 };
+template <class F>
+concept checksum = requires(F& flavour, DevicePointer start, ByteCount length) {
+    { flavour.checksum(start, length) } -> std::same_as<Result<std::uint64_t>>;
+};
 
 } // namespace has
 
@@ -67,7 +71,7 @@ concept read_by_kernel = requires(F& flavour, DevicePointer pointer) {
 template <class F>
 concept Flavour = has::describe<F> && has::allocate<F> && has::free<F> && has::allocation_of<F> &&
     has::reported_granularity<F> && has::export_range<F> && has::register_mmio<F> && has::unregister_mmio<F> &&
-    has::copy_to_device<F> && has::copy_to_host<F> && has::read_by_kernel<F>;
+    has::copy_to_device<F> && has::copy_to_host<F> && has::read_by_kernel<F> && has::checksum<F>;
 
 /// A Runtime made of a flavour. Owns it; its thread rule is the flavour's.
 template <class F>
@@ -85,6 +89,7 @@ class FlavourRuntime final : public Runtime {
     static_assert(has::copy_to_host<F>,
                   "the flavour lacks copy_to_host(void*, DevicePointer, ByteCount) -> Result<void>");
     static_assert(has::read_by_kernel<F>, "the flavour lacks read_by_kernel(DevicePointer) -> Result<std::uint64_t>");
+    static_assert(has::checksum<F>, "the flavour lacks checksum(DevicePointer, ByteCount) -> Result<std::uint64_t>");
 
   public:
     explicit FlavourRuntime(F flavour) : flavour_{std::move(flavour)} {}
@@ -113,6 +118,9 @@ class FlavourRuntime final : public Runtime {
     }
     [[nodiscard]] Result<std::uint64_t> read_by_kernel(DevicePointer pointer) override {
         return flavour_.read_by_kernel(pointer);
+    }
+    [[nodiscard]] Result<std::uint64_t> checksum(DevicePointer start, ByteCount length) override {
+        return flavour_.checksum(start, length);
     }
 
   private:

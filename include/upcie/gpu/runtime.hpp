@@ -66,6 +66,9 @@ class Runtime {
     /// The eight bytes at `pointer` as device code sees them, past any copy engine. Errors: EINVAL (not a multiple of
     /// 8), EFAULT.
     [[nodiscard]] virtual Result<std::uint64_t> read_by_kernel(DevicePointer pointer) = 0;
+    /// gpu::checksum() of the bytes as device code sees them, without bringing them to the host. Errors: EINVAL (start
+    /// or length is no multiple of 8), ENOTSUP (this flavour runs no kernel here: copy the bytes), EFAULT.
+    [[nodiscard]] virtual Result<std::uint64_t> checksum(DevicePointer start, ByteCount length) = 0;
 };
 
 } // namespace upcie::gpu

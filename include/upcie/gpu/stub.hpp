@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <upcie/dmabuf/scatter_list.hpp>
+#include <upcie/gpu/external.hpp>
 #include <upcie/gpu/runtime.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/result.hpp>
@@ -74,6 +75,13 @@ class Stub {
     Result<void> copy_to_device(DevicePointer to, const void* from, ByteCount length);
     Result<void> copy_to_host(void* to, DevicePointer from, ByteCount length);
     [[nodiscard]] Result<std::uint64_t> read_by_kernel(DevicePointer pointer);
+    [[nodiscard]] Result<std::uint64_t> checksum(DevicePointer start, ByteCount length);
+
+    /// Maps `length` bytes of memory that somebody else made and `fd` stands for, where the CPU may map it: this device
+    /// is the CPU. Errors: ENOTSUP (another kind than a dma-buf), EINVAL, and those of mmap(2).
+    [[nodiscard]] Result<DevicePointer> import_external(ExternalHandle kind, int fd, ByteCount length);
+    /// Error: EINVAL (not what import_external() answered, or no longer).
+    Result<void> release_external(DevicePointer base);
 
     // ---- what stands in for the kernel
     /// What an importer would see of an export. Errors: EINVAL (not an export of this device), ESTALE (revoked).

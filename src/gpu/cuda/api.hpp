@@ -27,6 +27,10 @@ constexpr Status invalid_value = 1;
 constexpr Status out_of_memory = 2;
 constexpr Status no_device = 100;
 constexpr Status invalid_device = 101;
+constexpr Status no_binary = 209;              ///< CUDA_ERROR_NO_BINARY_FOR_GPU
+constexpr Status invalid_ptx = 218;            ///< CUDA_ERROR_INVALID_PTX
+constexpr Status unsupported_ptx = 222;        ///< CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+constexpr Status peer_access_is_enabled = 704; ///< CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 constexpr Status not_permitted = 800;
 constexpr Status not_supported = 801;
 
@@ -69,6 +73,32 @@ struct AllocationProperties { ///< CUmemAllocationProp
 struct AccessDescriptor { ///< CUmemAccessDesc
     Location location;
     int flags = 0;
+};
+
+constexpr int external_opaque_fd = 1;  ///< CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+constexpr int external_dma_buf_fd = 9; ///< CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD
+constexpr int shareable_posix_fd = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+using ExternalMemory = struct ExternalTag*;
+
+struct ExternalDescriptor { ///< CUDA_EXTERNAL_MEMORY_HANDLE_DESC
+    int type = 0;
+    union {
+        int fd;
+        struct {
+            void* handle;
+            const void* name;
+        } win32;
+    } handle{};
+    unsigned long long size = 0;
+    unsigned flags = 0;
+    unsigned reserved[16]{};
+};
+
+struct ExternalBuffer { ///< CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+    unsigned long long offset = 0;
+    unsigned long long size = 0;
+    unsigned flags = 0;
+    unsigned reserved[16]{};
 };
 
 /// `since` counts as cuDriverGetVersion() does: 11070 is 11.7.
@@ -121,6 +151,19 @@ struct Api {
     TableFunction<Status(DeviceAddress, std::size_t)> vmm_unmap{all, "cuMemUnmap", 10020};
     TableFunction<Status(DeviceAddress, std::size_t, const AccessDescriptor*, std::size_t)> vmm_access{
         all, "cuMemSetAccess", 10020};
+
+    TableFunction<Status(ExternalMemory*, const ExternalDescriptor*)> external_import{all, "cuImportExternalMemory",
+                                                                                      10000};
+    TableFunction<Status(DeviceAddress*, ExternalMemory, const ExternalBuffer*)> external_map{
+        all, "cuExternalMemoryGetMappedBuffer", 10000};
+    TableFunction<Status(ExternalMemory)> external_release{all, "cuDestroyExternalMemory", 10000};
+    TableFunction<Status(void*, MemoryHandle, int, unsigned long long)> vmm_export{all, "cuMemExportToShareableHandle",
+                                                                                   10020};
+    TableFunction<Status(MemoryHandle*, void*, int)> vmm_import{all, "cuMemImportFromShareableHandle", 10020};
+    TableFunction<Status(int*, Device, Device)> peer_possible{all, "cuDeviceCanAccessPeer", 4000};
+    TableFunction<Status(Context, unsigned)> peer_enable{all, "cuCtxEnablePeerAccess", 4000};
+    TableFunction<Status(DeviceAddress, Context, DeviceAddress, Context, std::size_t)> peer_copy{all, "cuMemcpyPeer",
+                                                                                                 4000};
 
     TableFunction<Status(Module*, const void*)> module_load{all, "cuModuleLoadData", 2000};
     TableFunction<Status(Module)> module_unload{all, "cuModuleUnload", 2000};

@@ -13,6 +13,9 @@
 
 namespace upcie::gpu::cuda {
 
+/// The hint for what ought not to fail.
+inline constexpr const char* unexpected = "This is unexpected: see dmesg for an Xid, and try another driver.";
+
 /// The library, a GPU of it, and its primary context.
 struct Cuda::Driver {
     explicit Driver(os::System& host) : system{host} {}
@@ -28,10 +31,17 @@ struct Cuda::Driver {
     Context context = nullptr;
     Identity identity;
     ByteCount granularity;
+    bool shipped_kernels = false; ///< as asked
 
     std::mutex mutex; // guards what follows
     Module module = nullptr;
+    std::string module_is;                                               ///< what was loaded, for people
     std::map<std::uint64_t, std::pair<MemoryHandle, std::uint64_t>> vmm; ///< by base: what was made, and its bytes
+    struct External {
+        ExternalMemory memory = nullptr; ///< null: VMM memory, which is in `vmm` too
+        os::Fd fd;                       ///< that the driver may go on using
+    };
+    std::map<std::uint64_t, External> external; ///< by base
 
     /// An Error for CUDA's answer to `operation`.
     [[nodiscard]] Error error(Status status, std::string operation, std::string subject, std::string hint) const;
@@ -53,9 +63,15 @@ struct Cuda::Driver {
     template <class Work>
     auto in_context(Work&& work) const -> decltype(work());
     [[nodiscard]] tl::unexpected<Error> missing(const TableEntry& function, const std::string& subject) const;
-    /// The function of the kernel that reads eight bytes; loaded at the first use. The context is current.
-    Result<KernelFunction> reader();
+    /// A kernel of this library by its name; all are loaded at the first use of one. The context is current.
+    Result<KernelFunction> kernel(const char* name);
+    Result<void> load_kernels(); ///< with `mutex` held
+    /// Runs `name` with two words of its own, source and bytes say, and answers the eight bytes that it left.
+    Result<std::uint64_t> run_kernel(const char* name, unsigned blocks, unsigned threads, DevicePointer source,
+                                     std::uint64_t count, const std::string& subject, const std::string& hint);
     Result<DevicePointer> map_vmm(ByteCount size);
+    /// An address for `bytes` of what `handle` stands for; releases it on failure.
+    Result<DevicePointer> map_handle(MemoryHandle handle, std::uint64_t bytes, const std::string& subject);
     Result<void> unmap_vmm(DevicePointer base);
 };
 

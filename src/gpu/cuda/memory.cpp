@@ -13,7 +13,6 @@ std::string bytes_of(ByteCount size) {
     return fmt::format("{} bytes", size.value());
 }
 
-constexpr const char* unexpected = "This is unexpected: see dmesg for an Xid, and try another driver.";
 constexpr const char* refused_allocation =
     "Is there so much free memory on the GPU? nvidia-smi tells who has the rest.";
 
@@ -102,14 +101,19 @@ Result<DevicePointer> Cuda::Driver::map_vmm(ByteCount size) {
     properties.type = allocation_pinned;
     properties.location = {location_device, device};
     properties.flags.rdma_capable = identity.vmm_rdma ? 1 : 0;
-    AccessDescriptor access;
-    access.location = properties.location;
-    access.flags = access_read_write;
+    properties.requested_handle_types = shareable_posix_fd;
     MemoryHandle handle = 0;
-    DeviceAddress address = 0;
     if (auto made = call(api.vmm_create, subject, refused_allocation, &handle, bytes, &properties, 0ULL); !made) {
         return tl::unexpected{std::move(made.error())};
     }
+    return map_handle(handle, bytes, subject);
+}
+
+Result<DevicePointer> Cuda::Driver::map_handle(MemoryHandle handle, std::uint64_t bytes, const std::string& subject) {
+    AccessDescriptor access;
+    access.location = {location_device, device};
+    access.flags = access_read_write;
+    DeviceAddress address = 0;
     auto done = call(api.vmm_reserve, subject, "Address space is used up.", &address, bytes, std::size_t{0},
                      DeviceAddress{0}, 0ULL);
     bool mapped = false;

@@ -142,6 +142,7 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
         return tl::unexpected{std::move(done.error())};
     }
     driver->context_held = true;
+    driver->shipped_kernels = options.shipped_kernels;
 
     Identity& identity = driver->identity;
     identity.driver_api = driver->version;
@@ -154,6 +155,11 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
         identity.pci = text;
         for (char& letter : identity.pci) {
             letter = static_cast<char>(letter >= 'A' && letter <= 'F' ? letter - 'A' + 'a' : letter);
+        }
+    }
+    if (const auto bdf = pci::Bdf::parse(identity.pci)) {
+        if (auto function = pci::find_function(system, *bdf)) {
+            identity.bars = std::move(function->bars);
         }
     }
     if (Uuid uuid{}; api.device_uuid && api.device_uuid(&uuid, driver->device) == success) {

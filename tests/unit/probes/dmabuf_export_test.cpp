@@ -7,7 +7,7 @@
 #include <upcie/gpu/stub.hpp>
 #include <upcie/os/system.hpp>
 
-#include "dmabuf_export.hpp"
+#include "gpu/dmabuf.hpp"
 
 namespace upcie::probes {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "dmabuf_export.hpp"
+#include "dmabuf.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -65,7 +65,7 @@ class Asking {
     [[nodiscard]] Result<Owned> allocate(ByteCount size);
     Seen look(const std::string& name, const Owned& memory, ByteCount offset, ByteCount asked);
     void refusal(const std::string& name, DevicePointer start, ByteCount length, const char* note);
-    void tell(const std::string& name, const Error& error);
+    void tell(const std::string& name, const Error& error) { probes::tell(report_, name, error); }
     void look_at_recovery(const std::string& name, const Owned& memory);
     void look_at_odd();
     void look_at_small();
@@ -91,14 +91,6 @@ Result<Owned> Asking::allocate(ByteCount size) {
         return tl::unexpected{base.error()};
     }
     return Owned{runtime_, *base, size};
-}
-
-void Asking::tell(const std::string& name, const Error& error) {
-    if (error.domain == ErrorDomain::system) {
-        report_.outcome(name, error.code);
-    } else {
-        report_.observe(name, error.code_name, "outcome");
-    }
 }
 
 Seen Asking::look(const std::string& name, const Owned& memory, ByteCount offset, ByteCount asked) {

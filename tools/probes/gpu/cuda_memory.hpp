@@ -3,15 +3,12 @@
 
 #include <upcie/gpu/cuda.hpp>
 
-#include "report.hpp"
+#include "probed_gpu.hpp"
 
 namespace upcie::probes {
 
 /// What only CUDA can be asked: kinds of memory that export or do not, the flag for a PCIe mapping, and what the
 /// descriptor of an export allows. Observations alone; the verdict is ask_dmabuf_export's.
 void ask_cuda_memory(Report& report, os::System& system, gpu::cuda::Cuda& cuda);
-
-/// The GPU and its driver for the report's head; a UUID only where asked for.
-[[nodiscard]] Value describe_gpu(const gpu::cuda::Identity& identity, bool with_uuid);
 
 } // namespace upcie::probes

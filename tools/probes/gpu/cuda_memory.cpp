@@ -17,14 +17,6 @@ using namespace upcie::literals;
 using gpu::cuda::Cuda;
 using gpu::cuda::MemoryKind;
 
-void tell(Report& report, const std::string& name, const Error& error, const std::string& note = {}) {
-    if (error.domain == ErrorDomain::system) {
-        report.outcome(name, error.code, note);
-    } else {
-        report.observe(name, error.code_name, "outcome", note);
-    }
-}
-
 /// What a descriptor says of itself, and what it lets the CPU do.
 void ask_descriptor(Report& report, os::System& system, gpu::Export exported) {
     void* const mapped = system.mmap(nullptr, static_cast<std::size_t>(exported.size.value()), PROT_READ, MAP_SHARED,
@@ -94,24 +86,6 @@ void ask_cuda_memory(Report& report, os::System& system, Cuda& cuda) {
             tell(report, name + ".free", freed.error());
         }
     }
-}
-
-Value describe_gpu(const gpu::cuda::Identity& identity, bool with_uuid) {
-    Value gpu{{"name", identity.name},
-              {"pci", identity.pci},
-              {"cuda", fmt::format("{}.{}", identity.driver_api / 1000, identity.driver_api % 1000 / 10)},
-              {"kernel_driver", identity.kernel_driver},
-              {"memory", identity.memory.value()},
-              {"dma_buf_supported", identity.dma_buf},
-              {"gpu_direct_rdma_with_vmm_supported", identity.vmm_rdma}};
-    if (with_uuid) {
-        std::string uuid;
-        for (std::size_t i = 0; i < identity.uuid.size(); ++i) {
-            uuid += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", identity.uuid[i]);
-        }
-        gpu["uuid"] = uuid;
-    }
-    return gpu;
 }
 
 } // namespace upcie::probes
