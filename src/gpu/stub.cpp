@@ -43,13 +43,14 @@ Result<Manner> parse_manner(std::string_view text) {
 
 // ---- exports
 
-Result<Export> Stub::Device::make_export(Backing& backing, std::uint64_t offset, std::uint64_t length) {
+Result<Export> Stub::Device::make_export(Backing& backing, std::uint64_t offset, std::uint64_t length,
+                                         DevicePointer start) {
     if (!udmabuf) {
         const int copy = system.fcntl(backing.memfd.get(), F_DUPFD_CLOEXEC, 0);
         if (copy < 0) {
             return fail(errno, "duplicate a descriptor", "stub device memory", "");
         }
-        return Export{os::Fd{system, copy}, ByteCount{offset}, ByteCount{length}};
+        return Export{os::Fd{system, copy}, ByteCount{offset}, ByteCount{length}, start};
     }
     const dmabuf::MemfdRange all{backing.memfd.get(), ByteCount{offset}, ByteCount{length}};
     auto made = dmabuf::create_udmabuf(system, {&all, 1}, options.udmabuf_node.c_str());
@@ -61,7 +62,7 @@ Result<Export> Stub::Device::make_export(Backing& backing, std::uint64_t offset,
         return fail(errno, "fstat", "a udmabuf", "");
     }
     exports[status.st_ino] = {backing.start, offset, length};
-    return Export{made->release(), ByteCount{}, ByteCount{length}};
+    return Export{made->release(), ByteCount{}, ByteCount{length}, start};
 }
 
 Result<Export> Stub::export_range(DevicePointer start, ByteCount length) {
@@ -84,12 +85,12 @@ Result<Export> Stub::export_range(DevicePointer start, ByteCount length) {
                                           backing->length, backing->start));
     }
     if (device_->options.manner == Manner::whole_object) {
-        return device_->make_export(*backing, 0, backing->length);
+        return device_->make_export(*backing, 0, backing->length, start);
     }
     if (start.value() % page_bytes != 0 || length.value() % page_bytes != 0) {
         return refuse(EINVAL, "Only whole pages are exported: round the start down and the end up.");
     }
-    return device_->make_export(*backing, start.value() - backing->start, length.value());
+    return device_->make_export(*backing, start.value() - backing->start, length.value(), start);
 }
 
 Result<dmabuf::ScatterList> Stub::scatter_list(const Export& exported) {

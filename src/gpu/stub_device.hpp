@@ -92,7 +92,7 @@ struct Stub::Device {
     [[nodiscard]] const std::pair<const std::uint64_t, std::uint64_t>* allocation_at(std::uint64_t pointer) const;
     [[nodiscard]] Backing* backing_at(std::uint64_t pointer);
     Result<std::byte*> reach(DevicePointer pointer, ByteCount length);
-    Result<Export> make_export(Backing& backing, std::uint64_t offset, std::uint64_t length);
+    Result<Export> make_export(Backing& backing, std::uint64_t offset, std::uint64_t length, DevicePointer start);
 };
 
 } // namespace upcie::gpu::stub

@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <upcie/memory/device_exports.hpp>
+
 #include <memory/map_buffer.hpp>
 
 namespace upcie::memory {
@@ -125,6 +127,43 @@ Result<DmaBuffer> DmaBuffer::allocate(os::System& system, const std::shared_ptr<
     return map(std::move(*buffer), space);
 }
 
+Buffer::DeviceMemory::~DeviceMemory() {
+    if (owned) {
+        static_cast<void>(exports->runtime().free(start)); // nobody is left to tell
+    }
+}
+
+Result<Buffer> Buffer::allocate_on_device(std::shared_ptr<DeviceExports> exports, ByteCount size) {
+    const auto start = exports->runtime().allocate(size);
+    if (!start) {
+        return tl::unexpected{start.error()};
+    }
+    Buffer buffer;
+    buffer.backing_ = Backing::device;
+    buffer.device_ = std::make_unique<const DeviceMemory>(std::move(exports), *start, size, true);
+    return buffer;
+}
+
+Result<Buffer> Buffer::of_device_memory(std::shared_ptr<DeviceExports> exports, DevicePointer start, ByteCount length) {
+    const std::uint64_t bytes = length.value();
+    if (bytes == 0 || bytes - 1 > std::numeric_limits<std::uint64_t>::max() - start.value()) {
+        return fail(EINVAL, "take device memory", fmt::format("{} bytes at device address {:#x}", bytes, start.value()),
+                    "Pass a range that is not empty and does not wrap.");
+    }
+    for (const DevicePointer end : {start, start + ByteCount{bytes - 1}}) {
+        if (const auto found = exports->runtime().allocation_of(end); !found) {
+            return fail(EFAULT, "take device memory",
+                        fmt::format("{} bytes at device address {:#x}", bytes, start.value()),
+                        fmt::format("At {:#x} there is no memory of {}: {}", end.value(), exports->runtime().describe(),
+                                    found.error().message()));
+        }
+    }
+    Buffer buffer;
+    buffer.backing_ = Backing::device;
+    buffer.device_ = std::make_unique<const DeviceMemory>(std::move(exports), start, length, false);
+    return buffer;
+}
+
 Result<MappedBuffer> map_buffer(iommu::AddressSpace& space, const Buffer& buffer) {
     auto mapping = space.map_file(buffer.fd(), ByteCount{0}, buffer.size());
     const bool by_file = mapping.has_value();
@@ -141,6 +180,10 @@ Result<MappedBuffer> map_buffer(iommu::AddressSpace& space, const Buffer& buffer
 Result<DmaBuffer> DmaBuffer::map(Buffer&& buffer, const std::shared_ptr<iommu::AddressSpace>& space) {
     if (!buffer || !space) {
         return fail(EINVAL, "map buffer", buffer ? "no address space" : "an empty buffer", "There is nothing to map.");
+    }
+    if (buffer.on_device()) {
+        return fail(ENOTSUP, "map buffer", "device memory",
+                    "Only a Registry maps device memory: Registry::register_buffer().");
     }
     auto mapped = map_buffer(*space, buffer);
     if (!mapped) {

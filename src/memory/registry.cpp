@@ -216,6 +216,10 @@ Result<Registration> Registry::register_memory(void* start, ByteCount length) {
 }
 
 Result<Registration> Registry::register_buffer(const Buffer& buffer) {
+    if (buffer.on_device()) {
+        return register_device_memory(*buffer.exports(), DevicePointer{reinterpret_cast<std::uintptr_t>(buffer.data())},
+                                      buffer.size());
+    }
     auto mapped = map_buffer(*space_, buffer);
     if (!mapped) {
         return tl::unexpected{std::move(mapped).error()};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -17,10 +16,6 @@ namespace upcie::sim {
 namespace {
 
 constexpr std::uint64_t last_address = std::numeric_limits<std::uint64_t>::max();
-
-bool allows(iommu::Access granted, iommu::Access wanted) noexcept {
-    return (static_cast<unsigned>(granted) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-}
 
 } // namespace
 
@@ -111,14 +106,13 @@ std::optional<std::uint64_t> AddressSpace::find_room(std::uint64_t length) {
     return std::nullopt;
 }
 
-Result<AddressSpace::Mapped> AddressSpace::place(std::byte* host, os::Mapping own, ByteCount length,
-                                                 iommu::Access access) {
+Result<AddressSpace::Mapped> AddressSpace::place(Source source, ByteCount length, iommu::Access access) {
     const std::unique_lock lock{mutex_};
     const std::uint64_t run =
         translating() ? length.value() : std::min(length.value(), page_size * options_.pages_per_run);
     Mapped mapped;
     mapped.token = next_token_++;
-    Record record{length.value(), {}, std::move(own)};
+    Record record{length.value(), {}, std::move(source.own)};
     for (std::uint64_t done = 0; done < length.value();) {
         const std::uint64_t bytes = std::min(run, length.value() - done);
         const auto room = find_room(bytes);
@@ -129,7 +123,7 @@ Result<AddressSpace::Mapped> AddressSpace::place(std::byte* host, os::Mapping ow
             return fail(ENOSPC, "map", fmt::format("{} bytes in {}", length.value(), describe()),
                         "No room in the aperture: unmap something, or make the simulated aperture larger.");
         }
-        windows_.emplace(*room, Window{bytes, host + done, access, mapped.token});
+        windows_.emplace(*room, Window{bytes, source.place + done, access, mapped.token});
         record.windows.push_back(*room);
         mapped.extents.push_back({DmaAddress{*room}, ByteCount{bytes}});
         done += bytes;
@@ -139,10 +133,11 @@ Result<AddressSpace::Mapped> AddressSpace::place(std::byte* host, os::Mapping ow
 }
 
 Result<AddressSpace::Mapped> AddressSpace::do_map_memory(void* start, ByteCount length, iommu::Access access) {
-    return place(static_cast<std::byte*>(start), {}, length, access);
+    return place(Source{{}, {static_cast<std::byte*>(start)}}, length, access);
 }
 
-Result<os::Mapping> AddressSpace::map_own(int fd, ByteCount offset, ByteCount length, iommu::Access access) {
+Result<AddressSpace::Source> AddressSpace::open_source(int fd, ByteCount offset, ByteCount length,
+                                                       iommu::Access access) {
     struct stat status {};
     if (system_.fstat(fd, &status) != 0) {
         return fail(errno, "map file", fmt::format("descriptor {}", fd), "Give an open descriptor of a memfd.");
@@ -155,18 +150,31 @@ Result<os::Mapping> AddressSpace::map_own(int fd, ByteCount offset, ByteCount le
                                 offset.value(), size),
                     "The range must lie inside the file.");
     }
-    return os::Mapping::map(system_, fd, static_cast<off_t>(offset.value()), length,
-                            allows(access, iommu::Access::write));
-}
-
-Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset, ByteCount length,
-                                                       iommu::Access access) {
-    auto own = map_own(fd, offset, length, access);
+    {
+        const std::shared_lock lock{mutex_};
+        const auto known = reaches_.find({status.st_dev, status.st_ino});
+        if (known != reaches_.end()) {
+            if (auto reach = known->second.lock()) {
+                return Source{{}, {nullptr, std::move(reach), offset.value()}};
+            }
+        }
+    }
+    auto own = os::Mapping::map(system_, fd, static_cast<off_t>(offset.value()), length,
+                                (static_cast<unsigned>(access) & static_cast<unsigned>(iommu::Access::write)) != 0);
     if (!own) {
         return tl::unexpected{std::move(own.error())};
     }
     std::byte* const host = own->data();
-    return place(host, std::move(*own), length, access);
+    return Source{std::move(*own), {host}};
+}
+
+Result<AddressSpace::Mapped> AddressSpace::do_map_file(int fd, ByteCount offset, ByteCount length,
+                                                       iommu::Access access) {
+    auto source = open_source(fd, offset, length, access);
+    if (!source) {
+        return tl::unexpected{std::move(source.error())};
+    }
+    return place(std::move(*source), length, access);
 }
 
 // Makes `address` the beginning of a window where it is inside of one.
@@ -184,7 +192,7 @@ void AddressSpace::split(std::uint64_t address) {
         Window tail = window;
         window.length = head;
         tail.length -= head;
-        tail.host += head;
+        tail.place = tail.place + head;
         if (tail.backing) {
             tail.backing->offset += head;
         }
@@ -224,7 +232,7 @@ bool AddressSpace::add_to_bus(std::uint64_t first, Window window, Record& record
         record.windows.push_back(at);
         at += piece.length;
         window.length -= piece.length;
-        window.host += piece.length;
+        window.place = window.place + piece.length;
         if (window.backing) {
             window.backing->offset += piece.length;
         }
@@ -239,9 +247,9 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int fd, ByteCount offset, 
     for (const Extent& extent : extents) {
         length += extent.length;
     }
-    auto own = map_own(fd, offset, length, access);
-    if (!own) {
-        return tl::unexpected{std::move(own.error())};
+    auto source = open_source(fd, offset, length, access);
+    if (!source) {
+        return tl::unexpected{std::move(source.error())};
     }
     struct stat status {};
     std::optional<FileByte> backing; // of a file; what a dma-buf has behind it, nobody can tell
@@ -250,10 +258,10 @@ Result<AddressSpace::Mapped> AddressSpace::do_map_bus(int fd, ByteCount offset, 
     }
     const std::unique_lock lock{mutex_};
     Mapped mapped{next_token_++, std::move(extents)};
-    Record& record = records_.emplace(mapped.token, Record{length.value(), {}, std::move(*own)}).first->second;
+    Record& record = records_.emplace(mapped.token, Record{length.value(), {}, std::move(source->own)}).first->second;
     ByteCount done;
     for (const Extent& extent : mapped.extents) {
-        Window window{extent.length.value(), record.own.data() + done.value(), access, mapped.token, {}, backing};
+        Window window{extent.length.value(), source->place + done.value(), access, mapped.token, {}, backing};
         if (window.backing) {
             window.backing->offset += done.value();
         }
@@ -300,73 +308,6 @@ void AddressSpace::drop(std::uint64_t address, std::uint64_t token) {
         next.others = std::move(window.others);
         window = std::move(next);
     }
-}
-
-// Looks at the whole range before the first byte is touched.
-template <class Visit>
-std::optional<AccessFault> AddressSpace::visit(DmaAddress address, std::uint64_t length, iommu::Access wanted,
-                                               Visit&& each) const {
-    const auto fault = [&](const char* reason) { return AccessFault{address, ByteCount{length}, wanted, reason}; };
-    if (length == 0) {
-        return std::nullopt;
-    }
-    const std::uint64_t first = address.value();
-    if (length - 1 > last_address - first) {
-        return fault("runs over the end of the address space");
-    }
-    const std::shared_lock lock{mutex_};
-    for (const bool touching : {false, true}) {
-        for (std::uint64_t done = 0; done < length;) {
-            const std::uint64_t at = first + done;
-            auto found = windows_.upper_bound(at);
-            if (found == windows_.begin()) {
-                return fault("not mapped");
-            }
-            --found;
-            const auto& [start, window] = *found;
-            if (at - start >= window.length) {
-                return fault(done == 0 ? "not mapped" : "runs out of its mapping");
-            }
-            if (!allows(window.access, wanted)) {
-                return fault("mapped, but not for this kind of access");
-            }
-            const std::uint64_t bytes = std::min(length - done, window.length - (at - start));
-            if (touching) {
-                each(window.host + (at - start), done, bytes);
-            }
-            done += bytes;
-        }
-    }
-    return std::nullopt;
-}
-
-std::optional<AccessFault> AddressSpace::read(DmaAddress address, std::span<std::byte> out) const {
-    return visit(address, out.size(), iommu::Access::read,
-                 [&](const std::byte* host, std::uint64_t offset, std::uint64_t bytes) {
-                     std::memcpy(out.data() + offset, host, bytes);
-                 });
-}
-
-std::optional<AccessFault> AddressSpace::write(DmaAddress address, std::span<const std::byte> data) const {
-    return visit(address, data.size(), iommu::Access::write,
-                 [&](std::byte* host, std::uint64_t offset, std::uint64_t bytes) {
-                     std::memcpy(host, data.data() + offset, bytes);
-                 });
-}
-
-std::optional<AccessFault> AddressSpace::write_zeroes(DmaAddress address, ByteCount length) const {
-    return visit(address, length.value(), iommu::Access::write,
-                 [](std::byte* host, std::uint64_t, std::uint64_t bytes) { std::memset(host, 0, bytes); });
-}
-
-std::optional<AccessFault> AddressSpace::store_release(DmaAddress address, std::uint32_t value) const {
-    return visit(address, sizeof value, iommu::Access::write, [&](std::byte* host, std::uint64_t, std::uint64_t) {
-        __atomic_store_n(reinterpret_cast<std::uint32_t*>(host), value, __ATOMIC_RELEASE);
-    });
-}
-
-std::optional<AccessFault> AddressSpace::check(DmaAddress address, ByteCount length, iommu::Access wanted) const {
-    return visit(address, length.value(), wanted, [](std::byte*, std::uint64_t, std::uint64_t) {});
 }
 
 std::size_t AddressSpace::mapping_count() const {

@@ -50,6 +50,7 @@ class CudaSuite : public testing::Test {
         ASSERT_TRUE(made) << made.error().message();
         EXPECT_EQ(made->size, length);
         EXPECT_EQ(made->file_offset, 0_B);
+        EXPECT_EQ(made->start, start);
     }
     static void expect_refused(DevicePointer start, ByteCount length) {
         const auto made = cuda().export_range(start, length);

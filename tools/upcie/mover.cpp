@@ -4,12 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
-#include <upcie/memory/bar_memory.hpp>
 #include <upcie/nvme/command_error.hpp>
-#include <upcie/open.hpp>
-#include <upcie/vfio/device.hpp>
 
 #include "interruption.hpp"
 
@@ -40,80 +36,11 @@ void add_move_options(CLI::App& subcommand, MoveOptions& options) {
         ->check(CLI::Range(0.001, 86400.0))
         ->type_name("SECONDS");
     subcommand.add_flag("--interrupt", options.interrupt, "Wait for interrupts instead of polling");
+    add_memory_options(subcommand, options.into);
 }
 
 unsigned vectors_for(bool interrupt, unsigned queues) {
     return interrupt ? queues + 1 : 0;
-}
-
-Result<TransferMemory> TransferMemory::allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space,
-                                                ByteCount size) {
-    TransferMemory memory;
-    const auto backing = space->needs_hugepages() ? memory::Backing::hugepage_2m : memory::Backing::plain;
-    auto buffer = memory::Buffer::allocate(system, size, backing);
-    if (!buffer) {
-        return tl::unexpected{std::move(buffer.error())};
-    }
-    memory.buffer_ = std::move(*buffer);
-    auto registry = memory::Registry::create(system, space);
-    if (!registry) {
-        return tl::unexpected{std::move(registry.error())};
-    }
-    memory.registry_ = std::move(*registry);
-    auto registration = memory.registry_->register_buffer(memory.buffer_);
-    if (!registration) {
-        return tl::unexpected{std::move(registration.error())};
-    }
-    memory.registration_ = std::move(*registration);
-    return memory;
-}
-
-Result<TransferMemory> TransferMemory::in_bar(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space,
-                                              std::string_view spec, ByteCount wanted, ByteCount piece) {
-    constexpr std::string_view prefix = "bar:";
-    const auto colon = spec.rfind(':');
-    unsigned index = 0;
-    const auto number = spec.substr(colon == std::string_view::npos ? spec.size() : colon + 1);
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (spec.substr(0, prefix.size()) != prefix || colon < prefix.size() || problem != std::errc{} ||
-        end != number.data() + number.size() || index > 5) {
-        return fail(EINVAL, "choose memory", std::string{spec},
-                    "Write bar:BDF:N, as in bar:0000:02:00.0:2; N is 0 to 5.");
-    }
-    const std::string device{spec.substr(prefix.size(), colon - prefix.size())};
-    auto opened = upcie::open_function(system, device);
-    if (!opened) {
-        return tl::unexpected{std::move(opened.error())};
-    }
-    const std::shared_ptr<pci::Function> function{std::move(*opened)};
-    const auto owner = std::dynamic_pointer_cast<vfio::VfioFunction>(function);
-    if (!owner) {
-        return fail(
-            ENOTSUP, "choose memory", device,
-            fmt::format("Its path is {}, and only vfio exports BARs: upcie bind {}.", function->path(), device));
-    }
-    const auto region = owner->region(index);
-    if (!region) {
-        return tl::unexpected{region.error()};
-    }
-    const ByteCount room{std::min(wanted, region->size).value() / piece.value() * piece.value()};
-    if (room == ByteCount{}) {
-        return fail(ENOSPC, "choose memory", fmt::format("BAR {} of {}", index, device),
-                    fmt::format("It has {} bytes, and one command's memory is {}: make --size smaller.",
-                                region->size.value(), piece.value()));
-    }
-    TransferMemory memory;
-    auto registry = memory::Registry::create(system, space);
-    if (!registry) {
-        return tl::unexpected{std::move(registry.error())};
-    }
-    memory.registry_ = std::move(*registry);
-    auto registration = memory::register_bar(*memory.registry_, owner, index, ByteCount{}, room);
-    if (!registration) {
-        return tl::unexpected{std::move(registration.error())};
-    }
-    memory.registration_ = std::move(*registration);
-    return memory;
 }
 
 Outcome<Mover> Mover::create(Context& context, Session& session, const Target& target, const MoveOptions& options) {
@@ -152,13 +79,9 @@ Outcome<Mover> Mover::create(Context& context, Session& session, const Target& t
     // Each slot starts on a page of its own, so that a command's blocks are contiguous in as few pages as can be.
     constexpr std::uint64_t page = 4096;
     const std::uint64_t stride = (bytes + page - 1) / page * page;
-    const auto& space = session.controller->address_space();
-    auto memory = options.into.empty() ? TransferMemory::allocate(context.system, space, ByteCount{stride * slots})
-                                       : TransferMemory::in_bar(context.system, space, options.into,
-                                                                ByteCount{stride * slots}, ByteCount{stride});
+    auto memory = TransferMemory::make(context, session, options.into, ByteCount{stride * slots}, ByteCount{stride});
     if (!memory) {
-        const bool missing = !options.into.empty() && (memory.error().is(ENODEV) || memory.error().is(ENOTSUP));
-        return stop(std::move(memory.error()), missing ? ExitCode::precondition : ExitCode::failed);
+        return tl::unexpected{std::move(memory.error())};
     }
     slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, memory->size().value() / stride));
     mover.memory_ = std::move(*memory);
@@ -169,7 +92,7 @@ Outcome<Mover> Mover::create(Context& context, Session& session, const Target& t
     }
     mover.queue_.emplace(std::move(*queue));
     for (std::uint32_t i = 0; i < slots; ++i) {
-        mover.slots_.push_back({{}, std::span{mover.memory_.data() + i * stride, static_cast<std::size_t>(bytes)}});
+        mover.slots_.push_back({{}, MemoryPart{mover.memory_, ByteCount{i * stride}, ByteCount{bytes}}});
         mover.free_.push_back(slots - 1 - i);
     }
     return mover;
@@ -188,16 +111,21 @@ Result<void> Mover::run(const Next& next, const Done& done) {
             }
             const std::uint32_t index = free_.back();
             Slot& slot = slots_[index];
-            const auto transfer = next(slot.memory);
+            const auto transfer = next(slot.memory.bytes());
             if (!transfer) {
                 more = false;
                 break;
             }
             slot.transfer = *transfer;
+            // For a read as well: what was there before must not pass for what the drive brought.
+            if (auto there = slot.memory.to_device(); !there) {
+                failure_ = std::move(there.error());
+                break;
+            }
             const bool write = transfer->opcode == nvme::IoOpcode::write;
             const auto submitted =
-                write ? queue_->write(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.data(), index)
-                      : queue_->read(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.data(), index);
+                write ? queue_->write(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.address(), index)
+                      : queue_->read(format_, Lba{transfer->lba}, transfer->blocks, slot.memory.address(), index);
             if (!submitted) {
                 failure_ = submitted.error(describe(*transfer), controller_->name());
                 break;
@@ -233,7 +161,8 @@ void Mover::collect(std::span<const nvme::Completion> completions, const Done& d
         const auto index = static_cast<std::uint32_t>(completion.cookie);
         Slot& slot = slots_[index];
         const std::size_t bytes = std::size_t{slot.transfer.blocks} << format_.block_shift;
-        const auto taken = done(slot.transfer, slot.memory.first(bytes), completion);
+        Landed landed{slot.memory, bytes};
+        const auto taken = done(slot.transfer, landed, completion);
         if (!taken && !failure_) {
             failure_ = taken.error();
         }

@@ -11,11 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include <upcie/memory/buffer.hpp>
-#include <upcie/memory/registry.hpp>
 #include <upcie/nvme/controller.hpp>
 
 #include "device.hpp"
+#include "transfer_memory.hpp"
 
 namespace upcie::cli {
 
@@ -25,38 +24,14 @@ struct MoveOptions {
     std::uint64_t bytes = 64 * 1024; ///< of one command at most; the controller's limit counts too
     double timeout_seconds = 30;     ///< of one command
     bool interrupt = false;          ///< wait for interrupts instead of polling
-    std::string into;                ///< "bar:BDF:N": the memory is a BAR of that device; empty: host memory
+    MemoryChoice into;               ///< whose memory
 };
 
-/// --depth, --size, --timeout, --interrupt
+/// --depth, --size, --timeout, --interrupt, and where the memory is (add_memory_options)
 void add_move_options(CLI::App& subcommand, MoveOptions& options);
 
 /// Vectors a controller has to be opened with for these options: one for administration, one a queue.
 [[nodiscard]] unsigned vectors_for(bool interrupt, unsigned queues);
-
-/// Memory that a controller may use, registered.
-class TransferMemory {
-  public:
-    /// Errors: Buffer::allocate's, Registry::create's and register_buffer's.
-    [[nodiscard]] static Result<TransferMemory>
-    allocate(os::System& system, const std::shared_ptr<iommu::AddressSpace>& space, ByteCount size);
-
-    /// A BAR as the memory, from its beginning: "bar:0000:02:00.0:2". Takes `wanted` bytes, or what whole pieces of
-    /// `piece` bytes the BAR has room for. Errors: EINVAL (another form of text), ENOTSUP (the device is not vfio's),
-    /// ENOSPC (no room for one piece), and those of open_function and memory::register_bar.
-    [[nodiscard]] static Result<TransferMemory> in_bar(os::System& system,
-                                                       const std::shared_ptr<iommu::AddressSpace>& space,
-                                                       std::string_view spec, ByteCount wanted, ByteCount piece);
-
-    [[nodiscard]] std::byte* data() const noexcept { return registration_.data(); }
-    [[nodiscard]] ByteCount size() const noexcept { return registration_.size(); }
-    [[nodiscard]] std::shared_ptr<memory::Registry> registry() const noexcept { return registry_; }
-
-  private:
-    memory::Buffer buffer_;
-    std::shared_ptr<memory::Registry> registry_;
-    memory::Registration registration_; // declared last: unregistered before the memory goes
-};
 
 /// One command's worth of blocks.
 struct Transfer {
@@ -77,7 +52,7 @@ class Mover {
     /// Fills in the next transfer, and for a write its data; none: there is no more.
     using Next = std::function<std::optional<Transfer>(std::span<std::byte> memory)>;
     /// Takes what came of a transfer. An Error ends the run, after what is in flight has come back.
-    using Done = std::function<Result<void>(const Transfer&, std::span<std::byte> data, const nvme::Completion&)>;
+    using Done = std::function<Result<void>(const Transfer&, Landed& landed, const nvme::Completion&)>;
 
     /// Error: the first of `done`, or why the controller does not go on; EINTR when a signal came (Interruption).
     Result<void> run(const Next& next, const Done& done);
@@ -93,7 +68,7 @@ class Mover {
     Mover() = default;
     struct Slot {
         Transfer transfer;
-        std::span<std::byte> memory;
+        MemoryPart memory;
     };
     void collect(std::span<const nvme::Completion> completions, const Done& done);
     Result<void> wait();

@@ -57,12 +57,13 @@ Outcome<Work> prepare(Context& context, Report& report, const CopyOptions& optio
     return Work{std::move(*session), std::move(*target), {}};
 }
 
-void say_range(Report& report, const Work& work) {
+void say_range(Report& report, const Work& work, const MemoryChoice& memory) {
     report.result()["nsid"] = work.target.info.nsid.value();
     report.result()["block_size"] = work.target.block_size();
     report.result()["lba"] = work.range.first;
     report.result()["blocks"] = work.range.count;
     report.result()["bytes"] = work.range.count * work.target.block_size();
+    report.result()["memory"] = memory.host() ? "host" : memory.name;
 }
 
 Result<os::Fd> create_file(os::System& system, const std::string& path) {
@@ -128,7 +129,7 @@ ExitCode read(Context& context, CopyOptions options) {
         return report.fail(range.error().error, range.error().code);
     }
     work->range = *range;
-    say_range(report, *work);
+    say_range(report, *work, options.move.into);
     constexpr std::uint64_t largest_dump = 1 << 20;
     if (!to_file && work->range.count * work->target.block_size() > largest_dump) {
         return report.fail(
@@ -152,25 +153,29 @@ ExitCode read(Context& context, CopyOptions options) {
     std::string hex;
     std::uint64_t moved = 0;
     Progress progress{context.err, Progress::on_terminal()};
-    const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
+    const auto done = [&](const Transfer& transfer, Landed& landed,
                           const nvme::Completion& completion) -> Result<void> {
         if (auto ok = must_succeed(transfer, completion, work->target); !ok) {
             return ok;
+        }
+        const auto data = landed.bytes();
+        if (!data) {
+            return tl::unexpected{data.error()};
         }
         const std::uint64_t offset = (transfer.lba - work->range.first) * work->target.block_size();
         if (to_file) {
             if (progress.due()) {
                 progress.show(fmt::format("upcie: read {} of {} blocks", moved, work->range.count));
             }
-            auto written = write_all(context.system, file.get(), data, offset, options.file);
+            auto written = write_all(context.system, file.get(), *data, offset, options.file);
             moved += written ? transfer.blocks : 0;
             return written;
         }
         moved += transfer.blocks;
         if (report.json()) {
-            append_hex(hex, data);
+            append_hex(hex, *data);
         } else {
-            hexdump(context.out, data, transfer.lba * work->target.block_size());
+            hexdump(context.out, *data, transfer.lba * work->target.block_size());
         }
         return {};
     };
@@ -221,7 +226,7 @@ ExitCode write(Context& context, const CopyOptions& options) {
         return report.fail(range.error().error, range.error().code);
     }
     work->range = *range;
-    say_range(report, *work);
+    say_range(report, *work, options.move.into);
     auto mover = Mover::create(context, work->session, work->target, options.move);
     if (!mover) {
         return report.fail(mover.error().error, mover.error().code);
@@ -242,7 +247,7 @@ ExitCode write(Context& context, const CopyOptions& options) {
         }
         return transfer;
     };
-    const auto done = [&](const Transfer& transfer, std::span<std::byte>, const nvme::Completion& completion) {
+    const auto done = [&](const Transfer& transfer, Landed&, const nvme::Completion& completion) {
         moved += completion.ok() ? transfer.blocks : 0;
         if (progress.due()) {
             progress.show(fmt::format("upcie: wrote {} of {} blocks", moved, work->range.count));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 
+#include <upcie/gpu/checksum.hpp>
 #include <upcie/nvme/command_error.hpp>
 
 #include "commands.hpp"
@@ -37,6 +38,11 @@ struct Run {
         const std::uint64_t first = index * step;
         return {opcode, range.first + first, static_cast<std::uint32_t>(std::min(step, range.count - first))};
     }
+    [[nodiscard]] Stamp expected(std::uint64_t lba) const {
+        Stamp result = stamp;
+        result.lba = lba;
+        return result;
+    }
     void show(std::string_view phase, std::uint64_t done) {
         if (progress.due()) {
             progress.show(fmt::format("upcie: {} pass {}: {} of {} blocks, {} bad", phase, stamp.pass, done,
@@ -57,14 +63,11 @@ Result<void> write_phase(Run& run) {
         }
         const Transfer transfer = run.transfer(*index, nvme::IoOpcode::write);
         for (std::uint32_t i = 0; i < transfer.blocks; ++i) {
-            Stamp stamp = run.stamp;
-            stamp.lba = transfer.lba + i;
-            write_stamp(memory.subspan(std::size_t{i} * block_size, block_size), stamp);
+            write_stamp(memory.subspan(std::size_t{i} * block_size, block_size), run.expected(transfer.lba + i));
         }
         return transfer;
     };
-    const auto done = [&](const Transfer& transfer, std::span<std::byte>,
-                          const nvme::Completion& completion) -> Result<void> {
+    const auto done = [&](const Transfer& transfer, Landed&, const nvme::Completion& completion) -> Result<void> {
         written += transfer.blocks;
         run.show("writing", written);
         if (!completion.ok()) {
@@ -78,7 +81,24 @@ Result<void> write_phase(Run& run) {
     return run.mover.flush();
 }
 
+/// Whether the device itself, where it can, finds its memory to be as it must: by the checksum of all of it. What it
+/// does not find so is looked at block by block on the host.
+bool is_good_on_device(const Run& run, const Transfer& transfer, const Landed& landed,
+                       std::vector<std::byte>& expectation) {
+    const auto found = landed.checksum_on_device();
+    if (!found) {
+        return false;
+    }
+    const std::size_t block_size = run.target.block_size();
+    expectation.resize(block_size * transfer.blocks);
+    for (std::uint32_t i = 0; i < transfer.blocks; ++i) {
+        write_stamp(std::span{expectation}.subspan(i * block_size, block_size), run.expected(transfer.lba + i));
+    }
+    return *found == gpu::checksum(expectation);
+}
+
 Result<void> read_phase(Run& run) {
+    std::vector<std::byte> expectation;
     BlockOrder order{run.commands(), run.options.random, run.stamp.seed + run.stamp.pass};
     const std::uint32_t block_size = run.target.block_size();
     std::uint64_t seen = 0;
@@ -90,18 +110,24 @@ Result<void> read_phase(Run& run) {
         poison(memory);
         return run.transfer(*index, nvme::IoOpcode::read);
     };
-    const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
+    const auto done = [&](const Transfer& transfer, Landed& landed,
                           const nvme::Completion& completion) -> Result<void> {
         if (!completion.ok()) {
             run.tally.failed(transfer, nvme::to_error(completion, describe(transfer), run.subject()));
             return {};
         }
-        for (std::uint32_t i = 0; i < transfer.blocks; ++i) {
-            Stamp expected = run.stamp;
-            expected.lba = transfer.lba + i;
-            run.tally.judge(data.subspan(std::size_t{i} * block_size, block_size), expected);
-        }
         seen += transfer.blocks;
+        if (is_good_on_device(run, transfer, landed, expectation)) {
+            run.tally.good_on_device(transfer.blocks);
+        } else {
+            const auto data = landed.bytes();
+            if (!data) {
+                return tl::unexpected{data.error()};
+            }
+            for (std::uint32_t i = 0; i < transfer.blocks; ++i) {
+                run.tally.judge(data->subspan(std::size_t{i} * block_size, block_size), run.expected(transfer.lba + i));
+            }
+        }
         run.show("reading", seen);
         return {};
     };
@@ -120,7 +146,7 @@ Result<void> read_again(Run& run, std::size_t from) {
         poison(memory);
         return Transfer{nvme::IoOpcode::read, bad[next_index++].lba, 1};
     };
-    const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
+    const auto done = [&](const Transfer& transfer, Landed& landed,
                           const nvme::Completion& completion) -> Result<void> {
         const auto entry = std::find_if(bad.begin() + static_cast<std::ptrdiff_t>(from), bad.end(),
                                         [&](const auto& b) { return b.lba == transfer.lba; });
@@ -128,9 +154,11 @@ Result<void> read_again(Run& run, std::size_t from) {
             entry->again = "a second read fails";
             return {};
         }
-        Stamp expected = run.stamp;
-        expected.lba = transfer.lba;
-        const auto second = judge_block(data, expected);
+        const auto data = landed.bytes();
+        if (!data) {
+            return tl::unexpected{data.error()};
+        }
+        const auto second = judge_block(*data, run.expected(transfer.lba));
         const auto& first = entry->finding;
         if (second.verdict == BlockVerdict::good) {
             entry->again = "a second read is good: the transfer was at fault, not the medium";
@@ -156,12 +184,16 @@ Result<std::string> adopt_stamp(Run& run) {
         poison(memory);
         return Transfer{nvme::IoOpcode::read, run.range.first, 1};
     };
-    const auto done = [&](const Transfer& transfer, std::span<std::byte> data,
+    const auto done = [&](const Transfer& transfer, Landed& landed,
                           const nvme::Completion& completion) -> Result<void> {
         if (!completion.ok()) {
             return tl::unexpected{nvme::to_error(completion, describe(transfer), run.subject())};
         }
-        found = read_stamp(data);
+        const auto data = landed.bytes();
+        if (!data) {
+            return tl::unexpected{data.error()};
+        }
+        found = read_stamp(*data);
         return {};
     };
     if (auto ran = run.mover.run(next, done); !ran) {
@@ -211,6 +243,7 @@ void tell(Run& run) {
         counts[std::string{to_string(verdict)}] = tally.count(verdict);
     }
     result["counts"] = counts;
+    result["good_on_device"] = tally.on_device();
     result["failed_blocks"] = tally.failed_blocks();
     result["seconds"] = run.progress.seconds();
     result["bad"] = Json::array();
@@ -249,6 +282,9 @@ ExitCode conclude(Run& run) {
         error = &tally.failures().front().error;
     } else {
         verdict = fmt::format("GOOD: {} blocks read, all as written; {}", tally.good(), what);
+        if (tally.on_device() != 0) {
+            verdict += fmt::format("; {} of them checked by the GPU", tally.on_device());
+        }
     }
     run.report.result()["verdict"] = verdict;
     run.report.line("{}", verdict);
@@ -284,7 +320,7 @@ ExitCode verify_with(Run& run) {
     result["lba"] = run.range.first;
     result["blocks"] = run.range.count;
     result["read_only"] = options.read_only;
-    result["memory"] = options.move.into.empty() ? "host" : options.move.into;
+    result["memory"] = options.move.into.host() ? "host" : options.move.into.name;
     run.report.line("seed {:#x} ({}), {} blocks of {} bytes from LBA {}, {} commands of up to {} blocks in flight",
                     run.stamp.seed, seed_source, run.range.count, run.stamp.block_size, run.range.first,
                     run.mover.depth(), run.mover.blocks_per_command());
@@ -400,18 +436,6 @@ void add_verify(CLI::App& app, Context& context, Action& action) {
         ->type_name("N");
     add_destructive_flag(*command, options->destructive);
     add_move_options(*command, options->move);
-    command
-        ->add_option("--into", options->move.into,
-                     "Memory of the commands: bar:BDF:N, a BAR of a device that is bound to vfio-pci (peer to peer)")
-        ->check([](const std::string& text) {
-            const bool shape = text.rfind("bar:", 0) == 0 && text.size() > 6 && text[text.size() - 2] == ':' &&
-                               text.back() >= '0' && text.back() <= '5';
-            const std::string device = shape ? text.substr(4, text.size() - 6) : std::string{};
-            const bool named = device.rfind("sim:", 0) == 0 || device.find("vfio") != std::string::npos ||
-                               pci::Bdf::parse(device).has_value();
-            return named ? std::string{} : "'" + text + "' is not bar:BDF:N, as in bar:0000:02:00.0:2";
-        })
-        ->type_name("MEMORY");
     add_json_flag(*command, context);
     command->callback([&context, &action, options, seed, pass] {
         options->seed_given = seed->count() > 0;

@@ -51,12 +51,18 @@ class VerifyTally {
     explicit VerifyTally(std::size_t limit) : limit_{limit} {}
 
     void judge(std::span<const std::byte> block, const Stamp& expected);
+    /// Blocks that the device whose memory they are in found good, by a checksum.
+    void good_on_device(std::uint64_t blocks) noexcept {
+        counts_[static_cast<std::size_t>(BlockVerdict::good)] += blocks;
+        on_device_ += blocks;
+    }
     void failed(const Transfer& transfer, Error error);
 
     [[nodiscard]] std::uint64_t count(BlockVerdict verdict) const noexcept {
         return counts_[static_cast<std::size_t>(verdict)];
     }
     [[nodiscard]] std::uint64_t good() const noexcept { return count(BlockVerdict::good); }
+    [[nodiscard]] std::uint64_t on_device() const noexcept { return on_device_; }
     [[nodiscard]] std::uint64_t bad() const noexcept;
     [[nodiscard]] std::uint64_t failed_blocks() const noexcept { return failed_blocks_; }
     [[nodiscard]] std::vector<Bad>& bad_blocks() noexcept { return bad_; }
@@ -70,6 +76,7 @@ class VerifyTally {
     std::vector<Bad> bad_;
     std::vector<Failed> failures_;
     std::uint64_t failed_blocks_ = 0;
+    std::uint64_t on_device_ = 0;
 };
 
 } // namespace upcie::cli

@@ -25,6 +25,7 @@ struct Export {
     os::Fd fd;
     ByteCount file_offset;
     ByteCount size; ///< of what is described, which may be more than was asked
+    DevicePointer start; ///< of the range that was asked
 };
 
 /// A GPU runtime: CUDA, HIP, or the stub. A seam: virtual, cold path only.

@@ -120,8 +120,9 @@ class Registry : public std::enable_shared_from_this<Registry> {
     /// Registers memory of this process that the caller keeps until unregistering. Whole granules around it are mapped;
     /// only [start, start + length) resolves. Errors: EINVAL (empty, wraps, or above 2^48), and map_memory's.
     [[nodiscard]] Result<Registration> register_memory(void* start, ByteCount length);
-    /// Registers a buffer by its file, or by its address where the address space cannot map files. The Registration
-    /// does not own the buffer. Errors: map_file's and map_memory's.
+    /// Registers a buffer by its file, or by its address where the address space cannot map files; device memory as
+    /// register_device_memory() does. The Registration does not own the buffer. Errors: map_file's, map_memory's and
+    /// register_device_memory's.
     [[nodiscard]] Result<Registration> register_buffer(const Buffer& buffer);
     /// Registers `length` bytes at `start`, which lie `delta` bytes into memory that is mapped already. `keep` is held
     /// as long as a device may use it. Errors: EINVAL when the mapping does not hold the range.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <upcie/iommu/address_space.hpp>
@@ -42,6 +44,13 @@ struct AccessFault {
     const char* reason = "";                    ///< "not mapped" and so on, a literal
 };
 
+/// How a simulated device gets at memory that the CPU cannot map: a GPU's, by the GPU's runtime. Both answer whether
+/// all of it was done. Threads: called from whichever thread the device runs in.
+struct Reach {
+    std::function<bool(ByteCount offset, std::span<std::byte> out)> read;
+    std::function<bool(ByteCount offset, std::span<const std::byte> data)> write;
+};
+
 /// An IOMMU without hardware: made-up addresses, a table, and access to host memory through that table only.
 ///
 /// Device memory (map_dmabuf) answers at the bus addresses that its importer names, wherever they are.
@@ -60,6 +69,10 @@ class AddressSpace final : public iommu::AddressSpace {
     [[nodiscard]] bool translating() const noexcept override { return options_.pages_per_run == 0; }
     [[nodiscard]] Result<std::vector<iommu::IovaRange>> iova_ranges() override;
     [[nodiscard]] ByteCount granule() const noexcept override { return ByteCount{page_size}; }
+
+    /// Has the memory that the dma-buf `fd` stands for be reached by `reach`, and not by mapping it, in every mapping
+    /// of it that is made until the answer is let go of; a mapping keeps what it needs. Error: EBADF.
+    [[nodiscard]] Result<std::shared_ptr<void>> reach_by(int fd, Reach reach);
 
     // ---- the device's side. Each answers the fault instead of touching anything outside.
 
@@ -91,9 +104,21 @@ class AddressSpace final : public iommu::AddressSpace {
         std::uint64_t offset;
         friend bool operator==(const FileByte&, const FileByte&) noexcept = default;
     };
+    /// Where a device's access goes: into memory of this process, or through somebody who reaches it.
+    struct Place {
+        std::byte* host = nullptr;
+        std::shared_ptr<const Reach> reach{};
+        std::uint64_t offset = 0; ///< of `reach`
+
+        [[nodiscard]] Place operator+(std::uint64_t bytes) const {
+            return {host != nullptr ? host + bytes : nullptr, reach, offset + bytes};
+        }
+        [[nodiscard]] bool read(std::span<std::byte> out) const;
+        [[nodiscard]] bool write(std::span<const std::byte> data) const;
+    };
     struct Window { ///< a run: keyed by its first address
         std::uint64_t length;
-        std::byte* host;
+        Place place;
         iommu::Access access;
         std::uint64_t token;
         std::vector<Window> others{}; ///< of further mappings of the same device memory: the bus has one place for it
@@ -106,8 +131,13 @@ class AddressSpace final : public iommu::AddressSpace {
     };
 
     AddressSpace(AddressSpaceOptions options, os::System& system);
-    [[nodiscard]] Result<os::Mapping> map_own(int fd, ByteCount offset, ByteCount length, iommu::Access access);
-    Result<Mapped> place(std::byte* host, os::Mapping own, ByteCount length, iommu::Access access);
+    /// What a file's mapping is of: the file mapped into this process, or who reaches it.
+    struct Source {
+        os::Mapping own;
+        Place place;
+    };
+    [[nodiscard]] Result<Source> open_source(int fd, ByteCount offset, ByteCount length, iommu::Access access);
+    Result<Mapped> place(Source source, ByteCount length, iommu::Access access);
     void drop(std::uint64_t address, std::uint64_t token);
     void split(std::uint64_t address);
     [[nodiscard]] bool add_to_bus(std::uint64_t first, Window window, Record& record);
@@ -122,6 +152,7 @@ class AddressSpace final : public iommu::AddressSpace {
     mutable std::shared_mutex mutex_;
     std::map<std::uint64_t, Window> windows_;
     std::map<std::uint64_t, Record> records_;
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<const Reach>> reaches_; ///< by device and inode
     std::uint64_t next_token_ = 1;
     std::uint64_t cursor_;
     std::mt19937_64 random_;

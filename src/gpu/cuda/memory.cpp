@@ -194,7 +194,7 @@ Result<Export> Cuda::export_range(DevicePointer start, ByteCount length, ExportM
         if (!done) {
             return tl::unexpected{std::move(done.error())};
         }
-        Export result{os::Fd{driver.system, fd}, ByteCount{}, length};
+        Export result{os::Fd{driver.system, fd}, ByteCount{}, length, start};
         // What is described is the descriptor's to say.
         struct stat status {};
         if (driver.system.fstat(fd, &status) != 0) {

@@ -43,7 +43,7 @@ struct Bench {
                     return tl::unexpected{list.error()};
                 }
                 auto same = std::make_shared<Export>(
-                    Export{exported.fd.duplicate().value(), exported.file_offset, exported.size});
+                    Export{exported.fd.duplicate().value(), exported.file_offset, exported.size, exported.start});
                 return DeviceExports::Import{std::move(*list), nullptr, [this, same]() -> Result<bool> {
                                                  const auto now = device->scatter_list(*same);
                                                  return !now && now.error().is(ESTALE);
