@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <upcie/iommu/address_space.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 
@@ -50,8 +51,8 @@ Result<void> DmaMapping::unmap() {
     return space->do_unmap(token_, length);
 }
 
-Result<void> AddressSpace::check_range(const char* operation, std::uint64_t start, ByteCount length) const {
-    const std::uint64_t unit = granule().value();
+Result<void> AddressSpace::check_range(const char* operation, std::uint64_t start, ByteCount length,
+                                       std::uint64_t unit) const {
     const auto refuse = [&](const char* why) {
         return fail(EINVAL, operation, fmt::format("0x{:x} + 0x{:x} bytes in {}", start, length.value(), describe()),
                     fmt::format("{} (granule 0x{:x}).", why, unit));
@@ -126,7 +127,7 @@ Result<DmaMapping> AddressSpace::adopt(Result<Mapped> mapped, ByteCount length) 
 }
 
 Result<DmaMapping> AddressSpace::map_memory(void* start, ByteCount length, Access access) {
-    const auto checked = check_range("map memory", reinterpret_cast<std::uintptr_t>(start), length);
+    const auto checked = check_range("map memory", reinterpret_cast<std::uintptr_t>(start), length, granule().value());
     if (!checked) {
         return tl::unexpected{checked.error()};
     }
@@ -134,7 +135,7 @@ Result<DmaMapping> AddressSpace::map_memory(void* start, ByteCount length, Acces
 }
 
 Result<DmaMapping> AddressSpace::map_file(int fd, ByteCount offset, ByteCount length, Access access) {
-    const auto checked = check_range("map file", offset.value(), length);
+    const auto checked = check_range("map file", offset.value(), length, granule().value());
     if (!checked) {
         return tl::unexpected{checked.error()};
     }
@@ -146,7 +147,10 @@ Result<DmaMapping> AddressSpace::map_dmabuf(int fd, ByteCount offset, ByteCount 
     if (translating() || bus.empty()) {
         return map_file(fd, offset, length, access);
     }
-    const auto checked = check_range("map dma-buf", offset.value(), length);
+    // The granule is that of the host memory's pages, huge ones perhaps. A dma-buf's pages are its exporter's, and what
+    // the importer told are addresses of bytes: pages of 4 KiB are what every exporter counts in.
+    constexpr std::uint64_t exporter_page = 4096;
+    const auto checked = check_range("map dma-buf", offset.value(), length, std::min(exporter_page, granule().value()));
     if (!checked) {
         return tl::unexpected{checked.error()};
     }

@@ -128,7 +128,7 @@ class AddressSpace : public std::enable_shared_from_this<AddressSpace> {
   private:
     friend class DmaMapping;
     Result<DmaMapping> adopt(Result<Mapped> mapped, ByteCount length);
-    Result<void> check_range(const char* operation, std::uint64_t start, ByteCount length) const;
+    Result<void> check_range(const char* operation, std::uint64_t start, ByteCount length, std::uint64_t unit) const;
 };
 
 } // namespace upcie::iommu

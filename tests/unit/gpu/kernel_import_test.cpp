@@ -66,6 +66,17 @@ TEST_F(KernelImport, TheModulesAddressesResolveAndItsHandleLivesAsLong) {
     EXPECT_THAT(module_.handles, IsEmpty()) << "the import is let go of with the last registration";
 }
 
+// Where the host's memory is in hugepages (uio and pagemap), a GPU's pages are as small as ever.
+TEST_F(KernelImport, TheGranuleOfTheHostsMemoryIsNotTheDevices) {
+    constexpr std::uint64_t hugepage = std::uint64_t{2} << 20;
+    const auto registry =
+        memory::Registry::create(os::real_system(), std::make_shared<test::ScatteredSpace>(1, hugepage)).value();
+    const auto one = registry->register_device_memory(*exports_, base_ + 100_B, 9000_B);
+    ASSERT_TRUE(one) << one.error().message();
+    EXPECT_THAT(one->extents(0_B, 9000_B).value(),
+                testing::ElementsAre(Extent{DmaAddress{0x8064}, 8_KiB - 100_B}, Extent{DmaAddress{0xf000}, 908_B}));
+}
+
 TEST_F(KernelImport, WhatTheModuleRefusesIsNotRegistered) {
     module_.facts.addressing = uapi::dmabuf_import_addressing_default_domain;
     EXPECT_TRUE(registry_->register_device_memory(*exports_, base_, 4_KiB).error().is(EOPNOTSUPP));

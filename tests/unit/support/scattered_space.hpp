@@ -12,7 +12,8 @@ namespace upcie::test {
 /// knows what is mapped, so that a test sees when a mapping goes.
 class ScatteredSpace final : public iommu::AddressSpace {
   public:
-    explicit ScatteredSpace(std::uint64_t pages_per_run = 0) : pages_per_run_{pages_per_run} {}
+    explicit ScatteredSpace(std::uint64_t pages_per_run = 0, std::uint64_t granule = 4096)
+        : pages_per_run_{pages_per_run}, granule_{granule} {}
 
     [[nodiscard]] iommu::AddressSpaceKind kind() const noexcept override { return iommu::AddressSpaceKind::simulated; }
     [[nodiscard]] std::string describe() const override { return "a test's address space"; }
@@ -20,7 +21,7 @@ class ScatteredSpace final : public iommu::AddressSpace {
     [[nodiscard]] Result<std::vector<iommu::IovaRange>> iova_ranges() override {
         return std::vector<iommu::IovaRange>{};
     }
-    [[nodiscard]] ByteCount granule() const noexcept override { return ByteCount{4096}; }
+    [[nodiscard]] ByteCount granule() const noexcept override { return ByteCount{granule_}; }
     [[nodiscard]] std::size_t mapped() const {
         const std::lock_guard lock{mutex_};
         return live_.size();
@@ -52,6 +53,7 @@ class ScatteredSpace final : public iommu::AddressSpace {
   private:
     mutable std::mutex mutex_;
     std::uint64_t pages_per_run_;
+    std::uint64_t granule_;
     std::uint64_t next_ = 0; // address 0 is legal and handed out first
     std::map<std::uint64_t, std::uint64_t> live_;
 };
