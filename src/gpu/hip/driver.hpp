@@ -81,6 +81,10 @@ struct Hip::Driver {
     /// That an allocation begins there: HIP frees an allocation by any pointer into it. Errors: EINVAL, and HIP's.
     [[nodiscard]] Result<void> is_base(DevicePointer pointer) const;
     [[nodiscard]] Result<Allocation> allocation_at(DevicePointer pointer) const;
+    /// What VMM memory of the GPU is to be.
+    [[nodiscard]] AllocationProperties allocation_properties() const;
+    /// `size`, rounded up to the granularity. Errors: ENOSYS before HIP 6, and HIP's.
+    [[nodiscard]] Result<std::uint64_t> whole_granules(ByteCount size, const std::string& subject) const;
     Result<DevicePointer> create_vmm(ByteCount size);
     /// Maps `bytes`, whole granules, of what `handle` stands for; owns the handle, also where it fails.
     Result<DevicePointer> map_vmm(MemoryHandle handle, std::uint64_t bytes, const std::string& subject);

@@ -48,9 +48,9 @@ Result<DevicePointer> Hip::Driver::import_opaque(int fd, ByteCount length, const
 }
 
 Result<DevicePointer> Hip::Driver::import_shareable(int fd, ByteCount length, const std::string& subject) {
-    const std::uint64_t granule = granularity.value();
-    if (granule == 0) {
-        return missing(api.granularity, subject);
+    const auto bytes = whole_granules(length, subject);
+    if (!bytes) {
+        return tl::unexpected{bytes.error()};
     }
     void* const handed = version >= handle_by_value_since
                              ? reinterpret_cast<void*>(static_cast<std::uintptr_t>(static_cast<unsigned>(fd)))
@@ -60,7 +60,7 @@ Result<DevicePointer> Hip::Driver::import_shareable(int fd, ByteCount length, co
         !done) {
         return tl::unexpected{std::move(done.error())};
     }
-    auto mapped = map_vmm(handle, (length.value() + granule - 1) / granule * granule, subject);
+    auto mapped = map_vmm(handle, *bytes, subject);
     if (mapped) {
         const std::lock_guard lock{mutex};
         external[mapped->value()] = {ExternalHandle::shareable_handle};

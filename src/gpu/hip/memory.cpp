@@ -70,22 +70,41 @@ Result<void> Hip::free(MemoryKind kind, DevicePointer base) {
     });
 }
 
-// Physical memory at an address of its own (hip_runtime_api.h, virtual memory management).
-Result<DevicePointer> Hip::Driver::create_vmm(ByteCount size) {
-    const std::uint64_t granule = granularity.value();
-    if (granule == 0) {
-        return missing(api.granularity, "VMM memory");
-    }
-    const std::uint64_t bytes = (size.value() + granule - 1) / granule * granule;
-    const std::string subject = fmt::format("{} bytes of VMM memory", bytes);
+AllocationProperties Hip::Driver::allocation_properties() const {
     AllocationProperties properties;
     properties.type = allocation_pinned;
     properties.location = {location_device, ordinal};
+    return properties;
+}
+
+Result<std::uint64_t> Hip::Driver::whole_granules(ByteCount size, const std::string& subject) const {
+    const AllocationProperties properties = allocation_properties();
+    std::size_t granule = 0;
+    if (auto asked = call(api.granularity, subject,
+                          "Has the GPU virtual memory management, on this kernel? Take another kind of memory else.",
+                          &granule, &properties, granularity_minimum);
+        !asked) {
+        return tl::unexpected{std::move(asked.error())};
+    }
+    const std::uint64_t over = granule == 0 ? 0 : size.value() % granule;
+    const std::uint64_t missing_bytes = over == 0 ? 0 : granule - over;
+    // What cannot be rounded up there is not that much of: HIP refuses it.
+    return size.value() > ~std::uint64_t{0} - missing_bytes ? size.value() : size.value() + missing_bytes;
+}
+
+// Physical memory at an address of its own (hip_runtime_api.h, virtual memory management).
+Result<DevicePointer> Hip::Driver::create_vmm(ByteCount size) {
+    const auto bytes = whole_granules(size, "VMM memory");
+    if (!bytes) {
+        return tl::unexpected{bytes.error()};
+    }
+    const std::string subject = fmt::format("{} bytes of VMM memory", *bytes);
+    const AllocationProperties properties = allocation_properties();
     MemoryHandle handle = nullptr;
-    if (auto made = call(api.vmm_create, subject, allocation_refused, &handle, bytes, &properties, 0ULL); !made) {
+    if (auto made = call(api.vmm_create, subject, allocation_refused, &handle, *bytes, &properties, 0ULL); !made) {
         return tl::unexpected{std::move(made.error())};
     }
-    return map_vmm(handle, bytes, subject);
+    return map_vmm(handle, *bytes, subject);
 }
 
 Result<DevicePointer> Hip::Driver::map_vmm(MemoryHandle handle, std::uint64_t bytes, const std::string& subject) {

@@ -112,6 +112,13 @@ Error Hip::Driver::error(Status status, std::string operation, std::string subje
 }
 
 tl::unexpected<Error> Hip::Driver::missing(const TableEntry& function, const std::string& subject) const {
+    if (version >= function.since) {
+        return fail(
+            ENOSYS, function.name, subject,
+            fmt::format("The function comes with HIP {}, and this runtime of HIP {} lacks it: it is not AMD's own, "
+                        "or broken; install ROCm anew.",
+                        version_text(function.since), version_text(version)));
+    }
     return fail(ENOSYS, function.name, subject,
                 fmt::format("The function comes with HIP {}, and this runtime is of HIP {}: install a newer ROCm.",
                             version_text(function.since), version_text(version)));
@@ -214,9 +221,7 @@ void Hip::Driver::identify(const Major& major) {
         const char* const arch = properties.data() + major.arch_name_offset;
         identity.arch.assign(arch, ::strnlen(arch, arch_name_length));
     }
-    AllocationProperties wanted;
-    wanted.type = allocation_pinned;
-    wanted.location = {location_device, ordinal};
+    const AllocationProperties wanted = allocation_properties();
     if (std::size_t granule = 0;
         offers(api.granularity) && api.granularity(&granule, &wanted, granularity_minimum) == success) {
         granularity = ByteCount{granule};

@@ -104,8 +104,8 @@ TEST_F(HipExternal, EveryStepFailsWithItsOwnNameAndLeavesNothing) {
         expect(step, [&] { return hip.import_external(ExternalHandle::opaque_fd, file.get(), 64_KiB); });
         EXPECT_EQ(descriptors_of_the_file(), 1) << step;
     }
-    for (const char* const step :
-         {"hipMemImportFromShareableHandle", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
+    for (const char* const step : {"hipMemGetAllocationGranularity", "hipMemImportFromShareableHandle",
+                                   "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
         expect(step, [&] { return hip.import_external(ExternalHandle::shareable_handle, file.get(), 64_KiB); });
     }
     for (const char* const step : {"hipFree", "hipDestroyExternalMemory"}) {

@@ -103,6 +103,10 @@ TEST_F(HipTest, AnOldRuntimeNamesTheVersionThatHasIt) {
     ASSERT_FALSE(mapped);
     EXPECT_TRUE(mapped.error().is(ENOSYS));
     EXPECT_THAT(mapped.error().message(), HasSubstr("comes with HIP 6.0"));
+    const auto managed = five.allocate(MemoryKind::managed, 4_KiB);
+    ASSERT_FALSE(managed);
+    EXPECT_TRUE(managed.error().is(ENOSYS));
+    EXPECT_THAT(managed.error().message(), HasSubstr("this runtime of HIP 5.2.21153 lacks it"));
     const auto imported = five.import_external(ExternalHandle::shareable_handle, 0, 4_KiB);
     ASSERT_FALSE(imported);
     EXPECT_TRUE(imported.error().is(ENOSYS));
@@ -193,9 +197,13 @@ TEST_F(HipTest, EveryCallFailsWithItsOwnName) {
     expect("hipDeviceSynchronize", [&] { return hip.allocate(MemoryKind::pool, 4_KiB); });
     expect("hipMallocManaged", [&] { return hip.allocate(MemoryKind::managed, 4_KiB); });
     expect("hipHostMalloc", [&] { return hip.allocate(MemoryKind::host, 4_KiB); });
-    for (const char* const step : {"hipMemCreate", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
+    for (const char* const step :
+         {"hipMemGetAllocationGranularity", "hipMemCreate", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
         expect(step, [&] { return hip.allocate(MemoryKind::vmm, 4_KiB); });
     }
+    const auto huge = hip.allocate(MemoryKind::vmm, ByteCount{~std::uint64_t{0}});
+    ASSERT_FALSE(huge) << "it cannot be rounded up";
+    EXPECT_EQ(huge.error().operation, "hipMemCreate");
     for (const char* const step : {"hipMemUnmap", "hipMemAddressFree", "hipMemRelease"}) {
         const DevicePointer mapped = hip.allocate(MemoryKind::vmm, 4_KiB).value();
         expect(step, [&] { return hip.free(MemoryKind::vmm, mapped); });
