@@ -45,6 +45,11 @@ FAKE_API void upcie_fake_hip_allow(const char* what, int yes) {
     const std::lock_guard one_call{fake().api};
     fake().allowed[what] = yes;
 }
+/// Handles, imports and registrations that were not given back.
+FAKE_API std::size_t upcie_fake_hip_held() {
+    const std::lock_guard one_call{fake().api};
+    return fake().handles.size() + fake().imported.size() + fake().registered.size();
+}
 FAKE_API int upcie_fake_hip_seen() {
     return seen;
 }

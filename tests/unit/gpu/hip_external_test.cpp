@@ -100,6 +100,7 @@ TEST_F(HipExternal, AHandleIsGivenByNumberOrByPointerAsTheVersionHasIt) {
 
 TEST_F(HipExternal, EveryStepFailsWithItsOwnNameAndLeavesNothing) {
     auto hip = open().value();
+    const std::size_t held = fake.held();
     for (const char* const step : {"hipImportExternalMemory", "hipExternalMemoryGetMappedBuffer"}) {
         expect(step, [&] { return hip.import_external(ExternalHandle::opaque_fd, file.get(), 64_KiB); });
         EXPECT_EQ(descriptors_of_the_file(), 1) << step;
@@ -108,6 +109,7 @@ TEST_F(HipExternal, EveryStepFailsWithItsOwnNameAndLeavesNothing) {
                                    "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
         expect(step, [&] { return hip.import_external(ExternalHandle::shareable_handle, file.get(), 64_KiB); });
     }
+    EXPECT_EQ(fake.held(), held);
     for (const char* const step : {"hipFree", "hipDestroyExternalMemory"}) {
         const DevicePointer base = hip.import_external(ExternalHandle::opaque_fd, file.get(), 64_KiB).value();
         expect(step, [&] { return hip.release_external(base); });

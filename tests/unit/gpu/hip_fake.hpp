@@ -31,6 +31,8 @@ struct FakeHip {
     }
     /// The device that was current at the last call.
     [[nodiscard]] int seen() const { return function<int()>("upcie_fake_hip_seen")(); }
+    /// Handles, imports and registrations that were not given back.
+    [[nodiscard]] std::size_t held() const { return function<std::size_t()>("upcie_fake_hip_held")(); }
     /// What the application does, beside this library.
     [[nodiscard]] int current() const {
         int device = -1;

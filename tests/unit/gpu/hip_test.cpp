@@ -199,7 +199,9 @@ TEST_F(HipTest, EveryCallFailsWithItsOwnName) {
     expect("hipHostMalloc", [&] { return hip.allocate(MemoryKind::host, 4_KiB); });
     for (const char* const step :
          {"hipMemGetAllocationGranularity", "hipMemCreate", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess"}) {
+        const std::size_t before = fake.held();
         expect(step, [&] { return hip.allocate(MemoryKind::vmm, 4_KiB); });
+        EXPECT_EQ(fake.held(), before) << step;
     }
     const auto huge = hip.allocate(MemoryKind::vmm, ByteCount{~std::uint64_t{0}});
     ASSERT_FALSE(huge) << "it cannot be rounded up";
@@ -230,9 +232,11 @@ TEST_F(HipTest, EveryCallFailsWithItsOwnName) {
     }
     fake.allow("io-memory", true);
     expect("hipHostRegister", [&] { return hip.register_mmio(mmio, 4_KiB); });
+    const std::size_t before = fake.held();
     expect("hipHostGetDevicePointer", [&] { return hip.register_mmio(mmio, 4_KiB); });
+    EXPECT_EQ(fake.held(), before) << "what failed left nothing registered";
     const auto reached = hip.register_mmio(mmio, 4_KiB);
-    ASSERT_TRUE(reached) << "what failed before left nothing registered: " << reached.error().message();
+    ASSERT_TRUE(reached) << reached.error().message();
     mmio[0] = std::byte{42};
     EXPECT_EQ(hip.read_by_kernel(*reached).value() & 0xff, 42U);
     expect("hipHostUnregister", [&] { return hip.unregister_mmio(mmio); });
