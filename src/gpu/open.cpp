@@ -6,6 +6,7 @@
 
 #include <upcie/gpu/cuda.hpp>
 #include <upcie/gpu/flavour.hpp>
+#include <upcie/gpu/hip.hpp>
 
 namespace upcie::gpu {
 
@@ -62,8 +63,11 @@ Result<std::shared_ptr<Runtime>> open(os::System& system, const Name& name) {
         options.device = name.device;
         return cuda::Cuda::open(system, options).map(runtime_of<cuda::Cuda>);
     }
-    case Name::Flavour::hip:
-        return fail(ENOSYS, "open HIP", "hip", "");
+    case Name::Flavour::hip: {
+        hip::Options options;
+        options.device = name.device;
+        return hip::Hip::open(system, std::move(options)).map(runtime_of<hip::Hip>);
+    }
     case Name::Flavour::stub:
         break;
     }

@@ -6,7 +6,6 @@
 // Its tests script failures by upcie_fake_cuda_fail(function, result): the next call of it answers that. Built with
 // FAKE_CUDA_OLD it lacks what came with CUDA 10.2 and later, and with FAKE_CUDA_EMPTY nearly everything.
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,15 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <upcie/gpu/stub.hpp>
-#include <upcie/os/system.hpp>
-
+#include "fake.hpp"
 #include "gpu/cuda/api.hpp"
-
-#define FAKE_API extern "C" __attribute__((visibility("default")))
 
 FAKE_API const int upcie_fake_gpu_library = 1;
 
@@ -46,11 +38,11 @@ constexpr int not_found = 500;
 constexpr int illegal_address = 700;
 
 struct Fake {
-    std::mutex mutex;         ///< of the next two
-    std::recursive_mutex api; ///< one call at a time
+    std::mutex mutex; ///< of the next two
     bool initialized = false;
     std::optional<Stub> stub;
-    std::map<std::string, int> failures;
+    std::recursive_mutex api; ///< one call at a time
+    fake_gpu::Script script;
     std::map<std::uint64_t, bool> not_exported; ///< base of managed and host memory
     std::map<void*, std::size_t> host;          ///< cuMemAllocHost's
     std::map<std::uint64_t, DevicePointer> vmm; ///< handle to what is behind it
@@ -68,15 +60,7 @@ thread_local int contexts = 0;
 
 /// What a test wants `function` to answer, once; else `success`.
 int scripted(const char* function) {
-    Fake& f = fake();
-    const std::lock_guard lock{f.mutex};
-    const auto place = f.failures.find(function);
-    if (place == f.failures.end()) {
-        return success;
-    }
-    const int result = place->second;
-    f.failures.erase(place);
-    return result;
+    return fake().script.take(function);
 }
 
 int check(const char* function, bool needs_context = true) {
@@ -120,8 +104,7 @@ int copy(bool to_device, std::uint64_t device, void* host, std::size_t size) {
     }
 
 FAKE_API void upcie_fake_cuda_fail(const char* function, int result) {
-    const std::lock_guard lock{fake().mutex};
-    fake().failures[function] = result;
+    fake().script.fail(function, result);
 }
 
 FAKE_API int upcie_fake_cuda_contexts() {
@@ -138,11 +121,7 @@ FAKE_API int cuInit(unsigned flags) {
     Fake& f = fake();
     const std::lock_guard lock{f.mutex};
     if (!f.stub) {
-        upcie::gpu::stub::Options options;
-        const char* const manner = std::getenv("UPCIE_FAKE_GPU_MANNER");
-        const auto parsed = upcie::gpu::stub::parse_manner(manner != nullptr ? manner : "suballocated");
-        options.manner = parsed.value_or(upcie::gpu::stub::Manner::suballocated);
-        auto made = Stub::create(upcie::os::real_system(), options);
+        auto made = fake_gpu::make_stub(upcie::gpu::stub::Manner::suballocated);
         if (!made) {
             return out_of_memory;
         }
@@ -185,7 +164,7 @@ FAKE_API int cuGetErrorName(int status, const char** name) {
 namespace {
 /// They share one memory, and differ in their contexts. UPCIE_FAKE_GPU_NONE: there is none; UPCIE_FAKE_GPU_TWO: two.
 int devices() {
-    return std::getenv("UPCIE_FAKE_GPU_NONE") != nullptr ? 0 : std::getenv("UPCIE_FAKE_GPU_TWO") != nullptr ? 2 : 1;
+    return fake_gpu::no_device_wanted() ? 0 : std::getenv("UPCIE_FAKE_GPU_TWO") != nullptr ? 2 : 1;
 }
 } // namespace
 
@@ -441,15 +420,9 @@ FAKE_API int cuMemGetHandleForAddressRange(void* handle, unsigned long long star
     if (!made) {
         return made.error().is(ENOTSUP) ? not_supported : invalid_value;
     }
-    int fd = -1;
-    if (stub().real_dma_bufs()) {
-        fd = made->fd.release();
-    } else {
-        // A descriptor that is as large as what was exported, which is all that can be told of it here.
-        fd = ::memfd_create("fake-dmabuf", MFD_CLOEXEC);
-        if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(made->size.value())) != 0) {
-            return out_of_memory;
-        }
+    const int fd = fake_gpu::descriptor_of(stub(), *made);
+    if (fd < 0) {
+        return out_of_memory;
     }
     std::memcpy(handle, &fd, sizeof fd);
     return success;

@@ -3,7 +3,7 @@
 # native, headers, clang: the tree as people build it.
 
 level_native() {
-    setup build tests
+    setup build tests hip
     configure_native
     compile build
     run_programs build unit conformance cli

@@ -24,7 +24,7 @@ struct Allocation {
 struct Export {
     os::Fd fd;
     ByteCount file_offset;
-    ByteCount size; ///< of what is described, which may be more than was asked
+    ByteCount size;      ///< of what is described, which may be more than was asked
     DevicePointer start; ///< of the range that was asked
 };
 

@@ -52,6 +52,12 @@ TEST(GpuOpen, EachFlavour) {
     ASSERT_TRUE(cuda) << cuda.error().message();
     EXPECT_THAT((*cuda)->describe(), HasSubstr("CUDA 13.0"));
     EXPECT_TRUE(open(os::real_system(), Name::parse("cuda:3").value()).error().is(ENODEV));
+    ::setenv("UPCIE_HIP_LIBRARY", UPCIE_FAKE_GPU_FOLDER "/libfake_hip.so", 1);
+    const auto hip = open(os::real_system(), Name::parse("hip").value());
+    ASSERT_TRUE(hip) << hip.error().message();
+    EXPECT_THAT((*hip)->describe(), HasSubstr("HIP 7"));
+    EXPECT_TRUE((*hip)->checksum(DevicePointer{4096}, 8_B).error().is(ENOTSUP)) << "to be copied";
+    ::unsetenv("UPCIE_HIP_LIBRARY");
     ::unsetenv("UPCIE_CUDA_LIBRARY");
 }
 

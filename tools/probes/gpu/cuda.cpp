@@ -7,7 +7,7 @@
 #include <upcie/gpu/cuda.hpp>
 #include <upcie/gpu/flavour.hpp>
 
-#include "cuda_memory.hpp"
+#include "export_kinds.hpp"
 #include "probed_gpu.hpp"
 
 // The GPU probes' flavour CUDA.
@@ -45,7 +45,11 @@ class ProbedCuda final : public ProbedGpu {
     }
     Result<void> release_external(DevicePointer base) override { return cuda().release_external(base); }
     [[nodiscard]] Result<os::Fd> export_own(gpu::ExternalHandle kind, ByteCount length) override;
-    void ask_own(Report& report, os::System& system) override { ask_cuda_memory(report, system, cuda()); }
+    void ask_own(Report& report, os::System& system) override {
+        ask_export_kinds(report, system, cuda(),
+                         {MemoryKind::device, MemoryKind::pool, MemoryKind::vmm, MemoryKind::managed, MemoryKind::host},
+                         gpu::cuda::ExportMapping::pcie);
+    }
 
   private:
     [[nodiscard]] Cuda& cuda() { return runtime_.flavour(); }
@@ -67,11 +71,7 @@ Value ProbedCuda::describe() const {
         gpu[fmt::format("bar{}", bar.index)] = bar.size.value();
     }
     if (options().with_uuid) {
-        std::string uuid;
-        for (std::size_t i = 0; i < identity.uuid.size(); ++i) {
-            uuid += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", identity.uuid[i]);
-        }
-        gpu["uuid"] = uuid;
+        gpu["uuid"] = uuid_text(identity.uuid);
     }
     return gpu;
 }

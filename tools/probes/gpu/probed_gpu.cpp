@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "../environment.hpp"
 #include "probed_gpu.hpp"
 
@@ -36,6 +38,14 @@ std::unique_ptr<ProbedGpu> gpu_to_ask(Report& report, os::System& system) {
     Environment environment = describe_kernel();
     environment.iommu_mode = "unknown (no device)";
     return gpu_to_ask(report, system, std::move(environment));
+}
+
+std::string uuid_text(const std::array<std::uint8_t, 16>& uuid) {
+    std::string text;
+    for (std::size_t i = 0; i < uuid.size(); ++i) {
+        text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    }
+    return text;
 }
 
 } // namespace upcie::probes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -84,5 +85,8 @@ struct GpuFlavour {
 
 /// Tells an error as the outcome of an observation: an errno's name, or the vendor's own name for its own.
 void tell(Report& report, const std::string& name, const Error& error, const std::string& note = {});
+
+/// "00112233-4455-6677-8899-aabbccddeeff"
+[[nodiscard]] std::string uuid_text(const std::array<std::uint8_t, 16>& uuid);
 
 } // namespace upcie::probes
