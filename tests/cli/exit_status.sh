@@ -95,7 +95,7 @@ for probe in "$(dirname "$upcie")"/upcie_probe_*; do
     [ "$("$probe" --version)" = "$name $("$upcie" --version | cut -d' ' -f2)" ] ||
         { echo "FAIL: $name --version says $("$probe" --version)"; failed=1; }
     case $name in
-        *_vfio_cdev | *_noiommu_pa) words='' ;;
+        *_vfio_cdev | *_noiommu_pa | *_vfio_bar_import_* | *_vram_ioas_*) words='' ;;
         *_vfio_share) words=primary ;;
         *_vfio_delegate) words=standalone ;;
         *) continue ;;
@@ -188,6 +188,28 @@ assert {a["topic"]: a["answer"] for a in d["verdict"]["answers"]}["manner"] == s
 else
     echo "SKIP: upcie_probe_dmabuf_cuda over the tests' library: $fake is not built"
 fi
+
+# Without /dev/iommu the probe of address spaces says what is missing, a GPU's library included.
+probe=$(dirname "$upcie")/upcie_probe_vram_ioas
+if [ ! -e /dev/iommu ]; then
+    for flavour in stub cuda; do
+        status=0
+        UPCIE_CUDA_LIBRARY=/nowhere/libcuda.so "${probe}_$flavour" >"$work/out" 2>&1 || status=$?
+        if [ "$status" -ne 1 ] || ! grep -q 'could not be asked: open on /dev/iommu: ENOENT' "$work/out" ||
+            ! grep -q CONFIG_IOMMUFD "$work/out"; then
+            echo "FAIL: upcie_probe_vram_ioas_$flavour without /dev/iommu ends with $status"
+            tail -3 "$work/out"
+            failed=1
+        fi
+    done
+    grep -q 'ENOENT; and .*/nowhere/libcuda.so' "$work/out" || { echo "FAIL: nor does it say that there is no GPU"; failed=1; }
+fi
+for bad in '6' '0 100' '0 0 5000' '0 -4096' '0 0x'; do
+    status=0
+    # shellcheck disable=SC2086
+    "$(dirname "$upcie")/upcie_probe_vfio_bar_import_stub" 0abc:12:13.4 $bad >"$work/out" 2>&1 || status=$?
+    [ "$status" -eq 2 ] || { echo "FAIL: upcie_probe_vfio_bar_import_stub 0abc:12:13.4 $bad ends with $status"; failed=1; }
+done
 
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do

@@ -104,6 +104,10 @@ std::string outcome_word(int error) {
     return error == 0 ? "ok" : errno_name(error);
 }
 
+std::string outcome_word(const Error& error) {
+    return error.domain == ErrorDomain::system ? errno_name(error.code) : error.code_name;
+}
+
 std::string hex(std::uint64_t value) {
     return fmt::format("{:#x}", value);
 }
@@ -162,9 +166,9 @@ void Report::answer(std::string topic, std::string word, std::string sentence) {
     answers_.push_back(std::move(given));
 }
 
-void Report::not_asked(std::string reason, std::string remedy) {
-    reason_ = std::move(reason);
-    remedy_ = std::move(remedy);
+void Report::not_asked(const std::string& reason, const std::string& remedy) {
+    reason_ += (reason_.empty() ? "" : "; and ") + reason;
+    remedy_ += (remedy_.empty() ? "" : " ") + remedy;
 }
 
 Value Report::share_findings() const {
@@ -296,7 +300,7 @@ std::string Report::text() const {
 }
 
 void could_not_ask(Report& report, const Error& error) {
-    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, errno_name(error.code)), error.hint);
+    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, outcome_word(error)), error.hint);
 }
 
 } // namespace upcie::probes

@@ -74,8 +74,9 @@ class Report {
     /// the order in which they were told.
     void answer(std::string topic, std::string word, std::string sentence);
 
-    /// The question could not be asked. `remedy` says what would make it possible.
-    void not_asked(std::string reason, std::string remedy);
+    /// The question could not be asked. `remedy` says what would make it possible. Where more than one thing is
+    /// missing, each is told by a call, and all are shown in that order.
+    void not_asked(const std::string& reason, const std::string& remedy);
     [[nodiscard]] bool asked() const noexcept { return reason_.empty(); }
 
     /// Controls and observations for another process's report, and taking them in there.
@@ -111,6 +112,8 @@ class Report {
 
 /// "ok" or the errno's name.
 [[nodiscard]] std::string outcome_word(int error);
+/// An errno's name, or the vendor's own name for its own.
+[[nodiscard]] std::string outcome_word(const Error& error);
 /// "0x1000", as addresses are written in observations: JSON numbers lose 64-bit values in some readers.
 [[nodiscard]] std::string hex(std::uint64_t value);
 

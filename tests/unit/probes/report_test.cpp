@@ -92,6 +92,21 @@ TEST(Report, NotAskedGivesReasonAndRemedyAndStatusOne) {
     EXPECT_NE(report.text().find("Make one."), std::string::npos);
 }
 
+TEST(Report, AllThatIsMissingIsTold) {
+    Report report = a_report();
+    could_not_ask(report, fail(ENOENT, "open", "/dev/iommu", "Load it.").value());
+    Error of_the_gpu;
+    of_the_gpu.domain = ErrorDomain::vendor;
+    of_the_gpu.code = 100;
+    of_the_gpu.code_name = "CUDA_ERROR_NO_DEVICE";
+    of_the_gpu.operation = "cuInit";
+    of_the_gpu.subject = "libcuda.so.1";
+    of_the_gpu.hint = "Put one in.";
+    could_not_ask(report, of_the_gpu);
+    EXPECT_EQ(report.json()["reason"], "open on /dev/iommu: ENOENT; and cuInit on libcuda.so.1: CUDA_ERROR_NO_DEVICE");
+    EXPECT_EQ(report.json()["remedy"], "Load it. Put one in.");
+}
+
 TEST(Report, TextShowsProcessOutcomeAndFailedControl) {
     Report report{"x", "Q?", "second"};
     report.outcome("open", EACCES, "as another user");

@@ -2,7 +2,7 @@
 # boot: --iommu on
 # The probes behind an IOMMU, against shared/vm.md. Their reports stay in OUT/boot<n>/probes.
 here=$(dirname "${BASH_SOURCE[0]}")/../probes
-tools=${UPCIE_BUILD:-$here/../../../build}/tools
+build=${UPCIE_BUILD:-$here/../../../build} tools=${UPCIE_BUILD:-$here/../../../build}/tools
 kept=/run/out/probes
 mkdir -p "$kept"
 
@@ -41,6 +41,27 @@ node=$(vfio_node "$a")
 cdev() { "$tools/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
 check "probe vfio_cdev runs" cdev
 check "probe vfio_cdev: as the kernel was seen to be" expect vfio_cdev vfio_cdev
+
+# gpu_probe KEPT QUESTION_FLAVOUR [ARGUMENTS]: a GPU's probe, over the stub or the tests' own libcuda; dma-bufs are udmabufs.
+gpu_probe() {
+  UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so "$tools/upcie_probe_$2" "${@:3}" --json > "$kept/$1.json"
+}
+for flavour in stub cuda; do
+  check "probe vram_ioas_$flavour runs without a device" gpu_probe "vram_ioas_alone_$flavour" "vram_ioas_$flavour"
+  check "probe vram_ioas_$flavour, no device: as the kernel was seen to be" expect "vram_ioas_alone_$flavour" vram_ioas_alone
+  check "probe vram_ioas_$flavour runs with a device" gpu_probe "vram_ioas_$flavour" "vram_ioas_$flavour" "$a"
+  check "probe vram_ioas_$flavour: takes vfio's dma-bufs alone" expect "vram_ioas_$flavour" vram_ioas
+  check "probe vfio_bar_import_$flavour runs" gpu_probe "vfio_bar_import_$flavour" "vfio_bar_import_$flavour" "$a"
+  check "probe vfio_bar_import_$flavour: the BAR can be told from a refusal of all" expect "vfio_bar_import_$flavour" \
+    "vfio_bar_import_$flavour"
+done
+check "probe vfio_bar_import_stub runs on another range" gpu_probe vfio_bar_import_range vfio_bar_import_stub "$node" 0 8K 8K
+bar_not_there() {
+  local status=0
+  gpu_probe vfio_bar_import_not_there vfio_bar_import_stub "$a" 0 16K || status=$?
+  [ $status -eq 1 ] && grep -q 'The BAR has 16384 bytes' "$kept/vfio_bar_import_not_there.json"
+}
+check "probe vfio_bar_import_stub past the BAR's end says why not" bar_not_there
 
 # Root and root.
 primary_caps=()

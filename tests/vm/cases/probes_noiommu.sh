@@ -2,10 +2,10 @@
 # boot: --iommu off
 # upcie_probe_noiommu_pa without an IOMMU. Its report stays in OUT/boot<n>/probes.
 here=$(dirname "${BASH_SOURCE[0]}")/../probes
-tools=${UPCIE_BUILD:-$here/../../../build}/tools
+build=${UPCIE_BUILD:-$here/../../../build} tools=${UPCIE_BUILD:-$here/../../../build}/tools
 kept=/run/out/probes
 mkdir -p "$kept"
-load_vfio noiommu
+load_vfio noiommu && load_module udmabuf
 a=$(nvme_bdf a)
 check "probe noiommu_pa: a binds to vfio-pci" bind_device "$a" vfio-pci
 noiommu_pa() { "$tools/upcie_probe_noiommu_pa" "$a" --json > "$kept/noiommu_pa.json"; }
@@ -30,3 +30,16 @@ cdev() { "$tools/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
 check "probe vfio_cdev runs without an IOMMU" cdev
 check "probe vfio_cdev without an IOMMU: as the kernel was seen to be" python3 "$here/check_report.py" \
   "$kept/vfio_cdev.json" "$here/vfio_cdev_noiommu.expected"
+
+# gpu_probe QUESTION FLAVOUR: over the stub or the tests' own libcuda; dma-bufs are udmabufs.
+gpu_probe() {
+  UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so "$tools/upcie_probe_$1_$2" "$a" --json > "$kept/$1_$2.json"
+}
+for flavour in stub cuda; do
+  check "probe vram_ioas_$flavour runs without an IOMMU" gpu_probe vram_ioas "$flavour"
+  check "probe vram_ioas_$flavour without an IOMMU: GET_PA tells of vfio's alone" python3 "$here/check_report.py" \
+    "$kept/vram_ioas_$flavour.json" "$here/vram_ioas_noiommu.expected"
+  check "probe vfio_bar_import_$flavour runs without an IOMMU" gpu_probe vfio_bar_import "$flavour"
+  check "probe vfio_bar_import_$flavour without an IOMMU: as with one" python3 "$here/check_report.py" \
+    "$kept/vfio_bar_import_$flavour.json" "$here/vfio_bar_import_$flavour.expected"
+done
