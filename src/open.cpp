@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <upcie/dmabuf/importer.hpp>
 #include <upcie/iommu/pagemap.hpp>
 #include <upcie/pci/uio_function.hpp>
+#include <upcie/sim/device_memory.hpp>
 #include <upcie/sim/function.hpp>
 #include <upcie/vfio/device.hpp>
 
@@ -155,6 +157,28 @@ Result<std::unique_ptr<pci::Function>> open_function(os::System& system, std::st
         return tl::unexpected{std::move(function.error())};
     }
     return open_real(system, *function, options);
+}
+
+Result<memory::DeviceExports::Importer> importer_for(os::System& system, pci::Function& function,
+                                                     const std::shared_ptr<gpu::Runtime>& runtime) {
+    const auto space = function.address_space();
+    if (auto simulated = std::dynamic_pointer_cast<sim::AddressSpace>(space)) {
+        return sim::import_by_copies(std::move(simulated), runtime);
+    }
+    if (space->translating()) {
+        return memory::DeviceExports::Importer{};
+    }
+    const auto& bdf = function.identity().bdf;
+    if (!bdf) {
+        return fail(ENOTSUP, "find an importer", function.identity().name,
+                    "A GPU's memory is found on the bus for a PCI function, and this is none.");
+    }
+    auto importer = dmabuf::Importer::open(system);
+    if (!importer) {
+        return tl::unexpected{std::move(importer.error())};
+    }
+    return memory::import_by_kernel(system, std::make_shared<const dmabuf::Importer>(std::move(*importer)),
+                                    dmabuf::PciFunction{bdf->domain, bdf->bus, bdf->device, bdf->function});
 }
 
 } // namespace upcie

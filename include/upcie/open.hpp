@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include <upcie/gpu/runtime.hpp>
 #include <upcie/iommu/address_space.hpp>
+#include <upcie/memory/device_exports.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/pci/enumeration.hpp>
 #include <upcie/pci/function.hpp>
@@ -65,5 +67,12 @@ struct PathChoice {
 /// pci::UioFunction::open, sim::open_function. Threads: any.
 [[nodiscard]] Result<std::unique_ptr<pci::Function>> open_function(os::System& system, std::string_view name,
                                                                    const OpenOptions& options = {});
+
+/// Who tells where a GPU's memory is for the DMA of `function`, for DeviceExports::Options: nobody where an IOMMU
+/// translates, since the kernel maps dma-bufs itself; for a simulated function copies of the runtime; else the kernel
+/// module upcie_dmabuf_import. Keeps `runtime`, and `system` as long as the answer lives. Errors: those of
+/// dmabuf::Importer::open, ENOTSUP (no PCI function to import as). Threads: any.
+[[nodiscard]] Result<memory::DeviceExports::Importer> importer_for(os::System& system, pci::Function& function,
+                                                                   const std::shared_ptr<gpu::Runtime>& runtime);
 
 } // namespace upcie

@@ -8,12 +8,9 @@
 
 #include <fmt/format.h>
 
-#include <upcie/dmabuf/importer.hpp>
 #include <upcie/memory/bar_memory.hpp>
 #include <upcie/memory/device_exports.hpp>
 #include <upcie/open.hpp>
-#include <upcie/sim/device_memory.hpp>
-#include <upcie/sim/function.hpp>
 #include <upcie/vfio/device.hpp>
 
 namespace upcie::cli {
@@ -32,29 +29,6 @@ std::string check_memory_name(const std::string& text) {
     const bool named =
         device.rfind("sim:", 0) == 0 || device.find("vfio") != std::string::npos || pci::Bdf::parse(device).has_value();
     return named ? std::string{} : "'" + text + "' is not bar:BDF:N, as in bar:0000:02:00.0:2";
-}
-
-/// Who tells the bus addresses of a GPU's memory for this drive; nobody where an IOMMU translates.
-Result<memory::DeviceExports::Importer> importer_for(os::System& system, const Session& session,
-                                                     const std::shared_ptr<gpu::Runtime>& runtime) {
-    const auto& space = session.controller->address_space();
-    if (auto simulated = std::dynamic_pointer_cast<sim::AddressSpace>(space)) {
-        return sim::import_by_copies(std::move(simulated), runtime);
-    }
-    if (space->translating()) {
-        return memory::DeviceExports::Importer{};
-    }
-    auto importer = dmabuf::Importer::open(system);
-    if (!importer) {
-        return tl::unexpected{std::move(importer.error())};
-    }
-    const auto& bdf = session.function().identity().bdf;
-    if (!bdf) {
-        return fail(ENOTSUP, "choose memory", session.function().identity().name,
-                    "A GPU's memory is found on the bus for a PCI function, and this is none.");
-    }
-    return memory::import_by_kernel(system, std::make_shared<const dmabuf::Importer>(std::move(*importer)),
-                                    dmabuf::PciFunction{bdf->domain, bdf->bus, bdf->device, bdf->function});
 }
 
 } // namespace
@@ -154,7 +128,7 @@ Result<void> TransferMemory::on_gpu(os::System& system, const Session& session, 
     }
     memory::DeviceExports::Options options;
     options.refuse_system_memory = !choice.system_memory_ok && name->flavour != gpu::Name::Flavour::stub;
-    auto importer = importer_for(system, session, *runtime);
+    auto importer = importer_for(system, session.function(), *runtime);
     if (!importer) {
         return tl::unexpected{std::move(importer.error())};
     }

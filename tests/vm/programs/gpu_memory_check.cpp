@@ -15,10 +15,8 @@
 
 #include <fmt/format.h>
 
-#include <upcie/dmabuf/importer.hpp>
 #include <upcie/gpu/open.hpp>
 #include <upcie/memory/device_exports.hpp>
-#include <upcie/pci/bdf.hpp>
 
 #include "drive.hpp"
 
@@ -233,12 +231,12 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "usage: gpu_memory_check DEVICE PATH GPU SEED:FIRST:COUNT\n");
         return 2;
     }
-    const auto bdf = need(pci::Bdf::parse(argv[1]), "a PCI address");
-    auto importer = std::make_shared<const dmabuf::Importer>(need(dmabuf::Importer::open(host()), "the importer"));
     Bench bench{need(Drive::open(argv[1], argv[2], 1), "the drive opens"),
                 need(gpu::open(host(), need(gpu::Name::parse(argv[3]), "a GPU's name")), "the GPU opens"),
-                memory::import_by_kernel(host(), importer, {bdf.domain, bdf.bus, bdf.device, bdf.function}), nullptr,
+                {},
+                nullptr,
                 Stamped{argv[4]}};
+    bench.importer = need(importer_for(host(), *bench.drive.controller->function(), bench.runtime), "the importer");
     memory::DeviceExports::Options options;
     options.importer = bench.importer;
     options.refuse_system_memory = false; // udmabufs are
