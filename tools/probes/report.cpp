@@ -296,7 +296,8 @@ std::string Report::text() const {
 }
 
 void could_not_ask(Report& report, const Error& error) {
-    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, errno_name(error.code)), error.hint);
+    const std::string code = error.domain == ErrorDomain::system ? errno_name(error.code) : error.code_name;
+    report.not_asked(fmt::format("{} on {}: {}", error.operation, error.subject, code), error.hint);
 }
 
 } // namespace upcie::probes
