@@ -139,10 +139,10 @@ void CapabilityTrials::judge() {
                     "this user: " + words(self_) + ", none: " + words(none_),
                     "where this user too is refused, in the same words, it is about something else");
     const bool complete = not_tried_.empty();
-    report_.control("capability", "control.each_capability_was_tried", complete || !found_.empty(), list(not_tried_),
+    report_.control("capability", "control.each_capability_was_tried", complete || !found_.empty(), Value(not_tried_),
                     "named are those that were not: one of them may suffice");
     const std::string who = fmt::format("User {}", uid_);
-    const std::string left = complete ? "" : fmt::format(" {} were not tried.", not_tried_.size());
+    const std::string left = complete ? "" : " Not tried: " + list(not_tried_) + ".";
     if (none_ == self_) {
         report_.answer("capability", "not_needed",
                        who + " may register " + what() + " with no capability at all." + left);
