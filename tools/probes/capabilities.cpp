@@ -96,6 +96,15 @@ std::string capability_name(unsigned number) {
     return number < names.size() ? std::string{names[number]} : fmt::format("capability_{}", number);
 }
 
+bool is_capability_name(std::string_view name) {
+    for (unsigned number = 0; number < most_capabilities; ++number) {
+        if (name == capability_name(number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 Result<unsigned> last_capability(os::System& system) {
     const char* const path = "/proc/sys/kernel/cap_last_cap";
     const Result<std::int64_t> number = os::read_decimal(system, path);

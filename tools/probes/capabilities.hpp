@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <upcie/os/system.hpp>
@@ -14,6 +15,9 @@ namespace upcie::probes {
 
 /// "sys_rawio" of CAP_SYS_RAWIO, by its number in linux/capability.h; "capability_63" for one that came later.
 [[nodiscard]] std::string capability_name(unsigned number);
+
+/// Whether a capability has that name.
+[[nodiscard]] bool is_capability_name(std::string_view name);
 
 /// The number of the last capability that this kernel has. Error: what reading /proc/sys/kernel/cap_last_cap says,
 /// EPROTO for something that is no such number.

@@ -90,7 +90,7 @@ class WhichCapability : public testing::Test {
             const auto place = outcomes.find(appearance->capabilities);
             return secondary(who, place == outcomes.end() ? "CUDA_ERROR_NOT_PERMITTED" : place->second);
         };
-        return ask_which_capability(report_, Requests{system_}, nullptr, other_user, start);
+        return ask_which_capability(report_, Requests{system_}, nullptr, {other_user, only_}, start);
     }
     Answer answer() {
         const std::vector<Answer> all = report_.judged();
@@ -104,6 +104,7 @@ class WhichCapability : public testing::Test {
     std::vector<std::thread> threads_;
     bool reaches_ = true;
     bool pretends_ = false;
+    std::vector<std::string> only_;
 };
 
 TEST_F(WhichCapability, ThoseThatSufficeAreListed) {
@@ -164,6 +165,16 @@ TEST_F(WhichCapability, ACapabilityThatCouldNotBeTriedIsNamed) {
     EXPECT_THAT(answer().sentence, HasSubstr("Not tried: fowner."));
 }
 
+TEST_F(WhichCapability, OnlyThoseThatAreAskedForAreTried) {
+    only_ = {"fowner"};
+    ASSERT_TRUE(ask({{0b0001, "ok"}, {0b1111, "ok"}}));
+    EXPECT_EQ(threads_.size(), 4U) << "this user, none, fowner, all";
+    EXPECT_EQ(answer().answer, "inconclusive") << "chown would do, and was not tried";
+    EXPECT_EQ(report_.find("capability.chown.registration")->value, nullptr);
+    EXPECT_EQ(report_.find("capability.all.registration")->value, "ok");
+    EXPECT_THAT(answer().sentence, HasSubstr("others were not asked for"));
+}
+
 TEST_F(WhichCapability, FailedControlsMakeItInconclusive) {
     reaches_ = false;
     ASSERT_TRUE(ask({{0b0001, "ok"}}));
@@ -189,7 +200,7 @@ TEST_F(WhichCapability, WhatCannotBeAskedIsAnError) {
         return fail(ECHILD, "starting a process", "of this user", "It ended.");
     };
     permit(0xf | std::uint64_t{1} << CAP_SETUID | std::uint64_t{1} << CAP_SETGID);
-    EXPECT_TRUE(ask_which_capability(report_, Requests{system_}, nullptr, other_user, never).error().is(ECHILD));
+    EXPECT_TRUE(ask_which_capability(report_, Requests{system_}, nullptr, {other_user, {}}, never).error().is(ECHILD));
     write("last", "4711\n");
     EXPECT_TRUE(ask({}).error().is(EPROTO));
 }
@@ -198,6 +209,8 @@ TEST(Capabilities, HaveTheirNames) {
     EXPECT_EQ(capability_name(CAP_SYS_RAWIO), "sys_rawio");
     EXPECT_EQ(capability_name(CAP_CHOWN), "chown");
     EXPECT_EQ(capability_name(63), "capability_63");
+    EXPECT_TRUE(is_capability_name("sys_rawio") && is_capability_name("capability_63"));
+    EXPECT_FALSE(is_capability_name("CAP_SYS_RAWIO") || is_capability_name(""));
     const Result<unsigned> last = last_capability(os::real_system());
     ASSERT_TRUE(last);
     EXPECT_GE(*last, unsigned{CAP_AUDIT_READ});

@@ -167,11 +167,11 @@ check "probe vfio_share_gpu_cuda, privilege, root: the BAR is reached" expect gp
 check "probe vfio_share_gpu_cuda, privilege, runs from root to another user" share_gpu gpu_privilege_other cuda 65534
 check "probe vfio_share_gpu_cuda, privilege, another user is refused" expect gpu_privilege_other share_gpu_refused
 check "probe vfio_share_gpu_cuda, privilege of root, tries capabilities" \
-  share_gpu_alone gpu_capability_root cuda "$a" --try-capabilities
-check "probe vfio_share_gpu_cuda, privilege of root: no capability suffices" expect gpu_capability_root share_gpu_capability_root
+  share_gpu_alone gpu_capability_root cuda "$a" --try-capabilities --only sys_rawio
+check "probe vfio_share_gpu_cuda, privilege of root: all capabilities do not suffice" expect gpu_capability_root share_gpu_capability_root
 export UPCIE_FAKE_GPU_PRIVILEGE=17 # CAP_SYS_RAWIO
 check "probe vfio_share_gpu_cuda, privilege of one capability, tries capabilities" \
-  share_gpu_alone gpu_capability cuda --memory --try-capabilities
+  share_gpu_alone gpu_capability cuda "$a" --try-capabilities --only sys_rawio sys_admin
 check "probe vfio_share_gpu_cuda, privilege of one capability: it is found" expect gpu_capability share_gpu_capability
 unset UPCIE_FAKE_GPU_PRIVILEGE
 share_gpu_not_asked() {

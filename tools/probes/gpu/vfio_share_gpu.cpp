@@ -153,7 +153,7 @@ void judge_registers(Report& report, const char* topic, const std::string& subje
                                      value_of(report, "bar.gpu_read") + ")."
                                : std::string{"Nothing could be read by the GPU."});
     report.answer(topic, equal ? "reachable" : "not_reachable",
-                  subject + (equal ? " reaches its BAR from the GPU." : " does not reach its BAR from the GPU."));
+                  subject + (equal ? " reaches the BAR from the GPU." : " does not reach the BAR from the GPU."));
 }
 
 void judge_ordinary_memory(Report& report, const std::string& subject) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <upcie/os/mapping.hpp>
 #include <upcie/pci/enumeration.hpp>
@@ -70,10 +71,15 @@ struct SecondaryTold {
 /// Starts one more secondary, as `appearance` (none: as whoever this process is), and answers the way to it.
 using StartSecondary = std::function<Result<Channel>(const std::optional<Appearance>& appearance)>;
 
-/// Has a fresh process ask for each capability that this one has to give, for none, for all and for this user itself,
-/// and tells with which of them user `uid` is let register. Without a device, registers ordinary memory as IOMEMORY.
+/// Whom to try.
+struct CapabilityOptions {
+    std::uint32_t uid = 65534;
+    std::vector<std::string> only; ///< names of capabilities; empty: each that this process has to give
+};
+/// Has a fresh process of that user ask with each capability alone, one with none, one with all, and one of this user
+/// itself, and tells with which of them it was let register. Without a device, registers ordinary memory as IOMEMORY.
 /// Errors: EPERM (this process cannot become another user), of starting the first two processes, and theirs.
-Result<void> ask_which_capability(Report& report, const Requests& requests, const OpenedPage* device, std::uint32_t uid,
-                                  const StartSecondary& start);
+Result<void> ask_which_capability(Report& report, const Requests& requests, const OpenedPage* device,
+                                  const CapabilityOptions& options, const StartSecondary& start);
 
 } // namespace upcie::probes

@@ -2,6 +2,7 @@
 // With which capability a user is let register MMIO: a fresh process for each, all given the same.
 #include "vfio_share_gpu.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -23,9 +24,14 @@ constexpr std::uint64_t bit_of(unsigned number) noexcept {
 
 class CapabilityTrials {
   public:
-    CapabilityTrials(Report& report, const Requests& requests, const OpenedPage* device, std::uint32_t uid,
-                     const StartSecondary& start)
-        : report_{report}, requests_{requests}, device_{device}, uid_{uid}, start_{start} {}
+    CapabilityTrials(Report& report, const Requests& requests, const OpenedPage* device,
+                     const CapabilityOptions& options, const StartSecondary& start)
+        : report_{report},
+          requests_{requests},
+          device_{device},
+          uid_{options.uid},
+          only_{options.only},
+          start_{start} {}
 
     Result<void> run();
 
@@ -44,6 +50,7 @@ class CapabilityTrials {
     const Requests& requests_;
     const OpenedPage* device_;
     std::uint32_t uid_;
+    const std::vector<std::string>& only_;
     const StartSecondary& start_;
     Outcome self_;
     Outcome none_;
@@ -99,12 +106,15 @@ Result<void> CapabilityTrials::try_each(const Identity& self, unsigned last) {
     std::uint64_t given = 0;
     for (unsigned number = 0; number <= last; ++number) {
         const std::string name = capability_name(number);
-        if ((self.permitted_capabilities & bit_of(number)) == 0) {
-            report_.not_seen("capability." + name + ".registration", "this process does not have it to give");
+        const bool own = (self.permitted_capabilities & bit_of(number)) != 0;
+        const bool wanted = only_.empty() || std::find(only_.begin(), only_.end(), name) != only_.end();
+        given |= own ? bit_of(number) : 0;
+        if (!own || !wanted) {
+            report_.not_seen("capability." + name + ".registration",
+                             own ? "others were asked for" : "this process does not have it to give");
             not_tried_.push_back(name);
             continue;
         }
-        given |= bit_of(number);
         const Result<Outcome> outcome = trial(name, Appearance{uid_, bit_of(number)});
         if (!outcome || !*outcome) {
             if (!outcome) {
@@ -142,7 +152,9 @@ void CapabilityTrials::judge() {
     report_.control("capability", "control.each_capability_was_tried", complete || !found_.empty(), Value(not_tried_),
                     "named are those that were not: one of them may suffice");
     const std::string who = fmt::format("User {}", uid_);
-    const std::string left = complete ? "" : " Not tried: " + list(not_tried_) + ".";
+    const std::string left = !only_.empty() ? " The others were not asked for."
+                             : complete     ? ""
+                                            : " Not tried: " + list(not_tried_) + ".";
     if (none_ == self_) {
         report_.answer("capability", "not_needed",
                        who + " may register " + what() + " with no capability at all." + left);
@@ -190,9 +202,9 @@ Result<void> CapabilityTrials::run() {
 
 } // namespace
 
-Result<void> ask_which_capability(Report& report, const Requests& requests, const OpenedPage* device, std::uint32_t uid,
-                                  const StartSecondary& start) {
-    return CapabilityTrials{report, requests, device, uid, start}.run();
+Result<void> ask_which_capability(Report& report, const Requests& requests, const OpenedPage* device,
+                                  const CapabilityOptions& options, const StartSecondary& start) {
+    return CapabilityTrials{report, requests, device, options, start}.run();
 }
 
 } // namespace upcie::probes

@@ -24,7 +24,7 @@ struct StandaloneOptions {
     std::string device;
     bool memory = false;
     bool try_capabilities = false;
-    std::uint32_t uid = 65534;
+    CapabilityOptions capabilities;
 };
 
 Report new_report(const char* process) {
@@ -156,14 +156,14 @@ class FreshSecondaries {
 
 Result<void> try_capabilities(Report& report, const CommonOptions& common, const StandaloneOptions& options,
                               const OpenedPage* device, const std::vector<std::string>& gpu_options) {
-    Result<FreshSecondaries> secondaries = FreshSecondaries::open(common, options.uid, gpu_options);
+    Result<FreshSecondaries> secondaries = FreshSecondaries::open(common, options.capabilities.uid, gpu_options);
     if (!secondaries) {
         return tl::unexpected{std::move(secondaries.error())};
     }
     const StartSecondary start = [&](const std::optional<Appearance>& appearance) {
         return secondaries->start(appearance);
     };
-    Result<void> asked = ask_which_capability(report, Requests{os::real_system()}, device, options.uid, start);
+    Result<void> asked = ask_which_capability(report, Requests{os::real_system()}, device, options.capabilities, start);
     return asked ? secondaries->wait() : asked;
 }
 
@@ -226,7 +226,16 @@ int main(int argc, char** argv) {
         ->excludes(named);
     CLI::Option* const trying = alone->add_flag("--try-capabilities", options.try_capabilities,
                                                 "As root: which single capability another user needs");
-    alone->add_option("--as-uid", options.uid, "That other user's number")->needs(trying)->capture_default_str();
+    alone->add_option("--as-uid", options.capabilities.uid, "That other user's number")
+        ->needs(trying)
+        ->capture_default_str();
+    alone
+        ->add_option("--only", options.capabilities.only,
+                     "Tries these capabilities alone, named as in sys_rawio; it starts a process for each")
+        ->needs(trying)
+        ->check([](const std::string& name) {
+            return is_capability_name(name) ? std::string{} : "'" + name + "' is no capability";
+        });
     if (const std::optional<int> status = parse_command_line(app, argc, argv)) {
         return *status;
     }
