@@ -211,6 +211,33 @@ for bad in '6' '0 100' '0 0 5000' '0 -4096' '0 0x'; do
     [ "$status" -eq 2 ] || { echo "FAIL: upcie_probe_vfio_bar_import_stub 0abc:12:13.4 $bad ends with $status"; failed=1; }
 done
 
+# A BAR from a GPU: what can be asked without a device, and by whom.
+share=$(dirname "$upcie")/upcie_probe_vfio_share_gpu
+status_of() { # WANTED PATTERN COMMAND...
+    local wanted=$1 pattern=$2
+    shift 2
+    status=0
+    "$@" >"$work/out" 2>&1 || status=$?
+    if [ "$status" -ne "$wanted" ] || ! grep -q "$pattern" "$work/out"; then
+        echo "FAIL: $* ends with $status"
+        tail -5 "$work/out"
+        failed=1
+    fi
+}
+status_of 0 'bar  *-  (not looked at' "${share}_stub" standalone --memory
+status_of 2 'name a device' "${share}_stub" standalone
+status_of 2 excludes "${share}_stub" standalone 0000:ff:1f.7 --memory
+status_of 1 'could not be asked.*0000:ff:1f.7' "${share}_stub" primary 0000:ff:1f.7
+status_of 1 'could not be asked.*nowhere' "${share}_cuda" standalone --memory --library /nowhere/libcuda.so
+if [ -f "$fake" ]; then
+    export UPCIE_FAKE_GPU_PRIVILEGE=63 # a capability that nobody has
+    status_of 0 'ordinary_as_iomemory: refused.*CUDA_ERROR_NOT_PERMITTED' "${share}_cuda" standalone --memory --library "$fake"
+    unset UPCIE_FAKE_GPU_PRIVILEGE
+    if [ "$(id -u)" -ne 0 ]; then
+        status_of 1 'could not be asked.*uid' "${share}_cuda" standalone --memory --try-capabilities --library "$fake"
+    fi
+fi
+
 # The completion scripts are read without complaint by the shells that are here.
 for shell in bash zsh fish; do
     if command -v "$shell" >/dev/null; then

@@ -14,6 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include <linux/capability.h>
+#include <sys/syscall.h>
+
 #include "fake.hpp"
 #include "gpu/cuda/api.hpp"
 
@@ -29,6 +32,7 @@ using upcie::gpu::stub::Stub;
 
 using upcie::gpu::cuda::invalid_device;
 using upcie::gpu::cuda::invalid_value;
+using upcie::gpu::cuda::not_permitted;
 using upcie::gpu::cuda::not_supported;
 using upcie::gpu::cuda::out_of_memory;
 using upcie::gpu::cuda::success;
@@ -150,7 +154,7 @@ FAKE_API int cuGetErrorName(int status, const char** name) {
                                                   {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
                                                   {not_found, "CUDA_ERROR_NOT_FOUND"},
                                                   {illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-                                                  {800, "CUDA_ERROR_NOT_PERMITTED"},
+                                                  {not_permitted, "CUDA_ERROR_NOT_PERMITTED"},
                                                   {not_supported, "CUDA_ERROR_NOT_SUPPORTED"},
                                                   {999, "CUDA_ERROR_UNKNOWN"}};
     const auto place = names.find(status);
@@ -296,10 +300,34 @@ FAKE_API int cuMemFreeHost(void* host) {
 
 // ---- MMIO
 
+namespace {
+/// Who may, by UPCIE_FAKE_GPU_PRIVILEGE: everybody (not set), the user 0 ("root", as was measured), or whoever has the
+/// capability of that number.
+bool may_register_mmio() {
+    const char* const privilege = std::getenv("UPCIE_FAKE_GPU_PRIVILEGE");
+    if (privilege == nullptr) {
+        return true;
+    }
+    char* end = nullptr;
+    const unsigned long capability = std::strtoul(privilege, &end, 10);
+    if (end == privilege || *end != '\0' || capability > 63) {
+        return ::geteuid() == 0;
+    }
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2]{};
+    return ::syscall(SYS_capget, &header, data) == 0 && (data[capability / 32].effective >> capability % 32 & 1) != 0;
+}
+} // namespace
+
 FAKE_API int cuMemHostRegister_v2(void* start, std::size_t size, unsigned flags) {
     CHECK("cuMemHostRegister_v2")
-    if (flags != 6 || size == 0 || reinterpret_cast<std::uintptr_t>(start) % 4096 != 0) {
+    // DEVICEMAP alone for ordinary memory, with IOMEMORY for MMIO: nothing else is asked by the flavour.
+    const bool mmio = flags == 6;
+    if ((flags != 2 && !mmio) || size == 0 || reinterpret_cast<std::uintptr_t>(start) % 4096 != 0) {
         return invalid_value;
+    }
+    if (mmio && !may_register_mmio()) {
+        return not_permitted;
     }
     const auto made = stub().register_mmio(start, ByteCount{size});
     if (!made) {

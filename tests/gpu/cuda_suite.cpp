@@ -3,6 +3,7 @@
 // NVIDIA's on a GPU (device level). What differs between drivers is the probes' business and not asserted here.
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <upcie/gpu/cuda.hpp>
 #include <upcie/gpu/flavour.hpp>
 #include <upcie/memory/device_exports.hpp>
+#include <upcie/os/mapping.hpp>
 #include <upcie/os/system.hpp>
 
 namespace upcie::gpu::cuda {
@@ -223,6 +225,24 @@ TEST_F(CudaSuite, VmmMemoryGoesOutAndInAsAShareableHandle) {
     EXPECT_TRUE(cuda().free(MemoryKind::vmm, base));
     EXPECT_TRUE(cuda().export_shareable(base).error().is(EINVAL)) << "freed";
     EXPECT_TRUE(cuda().import_external(ExternalHandle::dma_buf_fd, -1, 4_KiB).error().is(EBADF));
+}
+
+TEST_F(CudaSuite, KernelsReachOrdinaryMemoryOnceItIsRegistered) {
+    const os::Fd file{os::real_system(), ::memfd_create("cuda-suite", MFD_CLOEXEC)};
+    ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+    const auto memory = os::Mapping::map(os::real_system(), file.get(), 0, 8_KiB);
+    ASSERT_TRUE(memory) << memory.error().message();
+    constexpr std::uint64_t word = 0x0123'4567'89ab'cdef;
+    std::memcpy(memory->data() + 4096, &word, sizeof word);
+    const auto reached = cuda().register_host(memory->data(), 8_KiB);
+    ASSERT_TRUE(reached) << reached.error().message();
+    const auto value = cuda().read_by_kernel(*reached + 4_KiB);
+    ASSERT_TRUE(value) << value.error().message();
+    EXPECT_EQ(*value, word);
+    const auto released = cuda().unregister_host(memory->data());
+    EXPECT_TRUE(released) << released.error().message();
+    EXPECT_EQ(cuda().unregister_host(memory->data()).error().domain, ErrorDomain::vendor) << "twice";
+    EXPECT_TRUE(cuda().register_host(memory->data(), 0_B).error().is(EINVAL));
 }
 
 TEST_F(CudaSuite, OnePeerReachesTheOther) {

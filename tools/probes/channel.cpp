@@ -278,6 +278,10 @@ Listener::~Listener() {
 }
 
 Result<Channel> Listener::accept(std::chrono::milliseconds patience) {
+    return accept(patience, patience);
+}
+
+Result<Channel> Listener::accept(std::chrono::milliseconds patience, std::chrono::milliseconds talking) {
     const Clock::time_point deadline = Clock::now() + patience;
     std::string refused;
     for (;;) {
@@ -296,7 +300,7 @@ Result<Channel> Listener::accept(std::chrono::milliseconds patience) {
             }
             return fail(errno, "accept", path_, "Raise the limit of open files (ulimit -n).");
         }
-        Channel channel{*system_, os::Fd{*system_, fd}, patience};
+        Channel channel{*system_, os::Fd{*system_, fd}, talking};
         const Result<Peer> peer = channel.peer();
         if (!peer) {
             return tl::unexpected{peer.error()};

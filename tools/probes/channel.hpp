@@ -86,6 +86,8 @@ class Listener {
 
     /// The first peer of an admitted user; others are turned away. Error: ETIMEDOUT, naming who was turned away.
     [[nodiscard]] Result<Channel> accept(std::chrono::milliseconds patience);
+    /// The same with another patience for what is then said.
+    [[nodiscard]] Result<Channel> accept(std::chrono::milliseconds patience, std::chrono::milliseconds talking);
 
   private:
     Listener(os::System& system, std::string path, os::Fd socket, std::vector<std::uint32_t> admitted)

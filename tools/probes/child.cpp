@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,13 @@ Result<ScratchFolder> ScratchFolder::make() {
         return fail(errno, "mkdtemp", path, "Set TMPDIR to a folder that this user may write to.");
     }
     return ScratchFolder{std::move(path)};
+}
+
+Result<void> ScratchFolder::let_others_in() const {
+    if (::chmod(path_.c_str(), 0711) != 0) {
+        return fail(errno, "chmod", path_, "Set TMPDIR to a folder on a file system with modes.");
+    }
+    return {};
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -44,6 +44,9 @@ class ScratchFolder {
     ScratchFolder& operator=(ScratchFolder&&) = delete;
     ~ScratchFolder();
     [[nodiscard]] std::string file(const char* name) const { return path_ + "/" + name; }
+    /// Lets other users reach what is in it by name; what they may do with it, its own mode says.
+    /// Error: what chmod(2) says.
+    Result<void> let_others_in() const;
 
   private:
     explicit ScratchFolder(std::string path) : path_{std::move(path)} {}

@@ -37,6 +37,23 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
     return std::nullopt;
 }
 
+std::vector<std::string> given_options(const CLI::App& app, std::size_t from) {
+    std::vector<std::string> words;
+    const auto options = app.get_options();
+    for (std::size_t i = from; i < options.size(); ++i) {
+        const CLI::Option& one = *options[i];
+        if (one.count() == 0) {
+            continue;
+        }
+        words.push_back(one.get_name());
+        if (one.get_items_expected_max() > 0) { // a flag has no words of its own
+            const auto values = one.results();
+            words.insert(words.end(), values.begin(), values.end());
+        }
+    }
+    return words;
+}
+
 int print_report(const Report& report, bool json) {
     const std::string text = json ? report.json().dump(2) + "\n" : report.text();
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {

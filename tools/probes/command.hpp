@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -24,6 +25,9 @@ CLI::Option* add_device_option(CLI::App& app, std::string& device);
 
 /// The status to end with when the command line asked for help (0) or is wrong (2); nothing when the probe is to run.
 [[nodiscard]] std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+
+/// The options of the program itself, those after the first `from`, as they were given: for another process of it.
+[[nodiscard]] std::vector<std::string> given_options(const CLI::App& app, std::size_t from);
 
 /// Prints the report on standard output and answers the exit status.
 int print_report(const Report& report, bool json);

@@ -4,8 +4,8 @@
 #include "../plain_numbers.hpp"
 
 #include <cerrno>
-
-#include <linux/capability.h>
+#include <exception>
+#include <string>
 
 #include "environment.hpp"
 
@@ -50,11 +50,11 @@ Result<Identity> introduce(Report& report, os::System& system, Channel& other, c
         const Value& capabilities = facts.at("capabilities");
         result.pid = facts.at("pid").get<pid_t>();
         result.effective_uid = facts.at("effective_uid").get<std::uint32_t>();
-        result.effective_capabilities = capabilities.at("ipc_lock").get<bool>() ? std::uint64_t{1} << CAP_IPC_LOCK : 0;
+        result.effective_capabilities = std::stoull(capabilities.at("effective").get<std::string>(), nullptr, 16);
         if (facts.at("memlock_bytes").is_number()) {
             result.memlock = facts.at("memlock_bytes").get<std::uint64_t>();
         }
-    } catch (const Value::exception&) {
+    } catch (const std::exception&) { // nlohmann's for what is missing, the standard library's for what is no number
         return fail(EPROTO, "reading an identity", peer, "Use the same build on both sides.");
     }
     return result;
@@ -68,15 +68,18 @@ Result<void> take_findings(Report& report, const Message& message) {
     return {};
 }
 
-void describe_given_device(Report& report, os::System& system, const std::string& bdf) {
+Environment given_environment(os::System& system, const std::string& bdf) {
     if (const Result<pci::FunctionInfo> function = find_device(system, bdf)) {
-        report.set_environment(describe_machine(system, *function));
-    } else {
-        Environment environment = describe_kernel();
-        environment.iommu_mode = "unknown (sysfs does not show the device here)";
-        environment.device = {{"bdf", bdf}};
-        report.set_environment(std::move(environment));
+        return describe_machine(system, *function);
     }
+    Environment environment = describe_kernel();
+    environment.iommu_mode = "unknown (sysfs does not show the device here)";
+    environment.device = {{"bdf", bdf}};
+    return environment;
+}
+
+void describe_given_device(Report& report, os::System& system, const std::string& bdf) {
+    report.set_environment(given_environment(system, bdf));
 }
 
 void tell_failure(Channel& other, const Error& error) {

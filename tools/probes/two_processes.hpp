@@ -29,7 +29,8 @@ void add_side_options(CLI::App& app, SideOptions& options, const std::string& de
 Result<void> apply(os::System& system, const SideOptions& options);
 
 /// Tells the other side who this process is, and learns the same; both go into the report as processes. Answers the
-/// other side's identity, with what accounting needs. Error: of the channel, EPROTO for an identity that is none.
+/// other side's identity: its process, effective user and capabilities, and memory limit. Error: of the channel, EPROTO
+/// for an identity that is none.
 [[nodiscard]] Result<Identity> introduce(Report& report, os::System& system, Channel& other, const std::string& self,
                                          const std::string& peer);
 
@@ -38,6 +39,7 @@ Result<void> take_findings(Report& report, const Message& message);
 
 /// The environment of a report about a device that this process was given: nothing more than the kernel's name where
 /// sysfs does not show the device.
+[[nodiscard]] Environment given_environment(os::System& system, const std::string& bdf);
 void describe_given_device(Report& report, os::System& system, const std::string& bdf);
 
 /// Tells the other side, which waits, that this one failed and why.

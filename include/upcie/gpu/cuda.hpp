@@ -86,6 +86,11 @@ class Cuda {
     /// As export_range, with flags. Errors also: ENOSYS before CUDA 11.7.
     [[nodiscard]] Result<Export> export_range(DevicePointer start, ByteCount length, ExportMapping mapping);
 
+    /// Lets device code reach `length` bytes of this process's ordinary memory at `start`, which stay pinned until
+    /// unregister_host(). Answers the pointer for device code. No privilege is needed. Error: EINVAL (no bytes).
+    [[nodiscard]] Result<DevicePointer> register_host(void* start, ByteCount length);
+    Result<void> unregister_host(void* start);
+
     /// A descriptor that stands for VMM memory in other processes: what import_external() takes as a shareable_handle.
     /// Errors also: EINVAL (not the base of live VMM memory of this object).
     [[nodiscard]] Result<os::Fd> export_shareable(DevicePointer base);

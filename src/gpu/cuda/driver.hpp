@@ -69,6 +69,9 @@ struct Cuda::Driver {
     /// Runs `name` with two words of its own, source and bytes say, and answers the eight bytes that it left.
     Result<std::uint64_t> run_kernel(const char* name, unsigned blocks, unsigned threads, DevicePointer source,
                                      std::uint64_t count, const std::string& subject, const std::string& hint);
+    /// cuMemHostRegister with `flags`, and the pointer for device code; the context is current.
+    Result<DevicePointer> register_memory(void* start, ByteCount length, unsigned flags, const std::string& hint);
+    Result<void> unregister_memory(void* start, const std::string& hint) const;
     Result<DevicePointer> map_vmm(ByteCount size);
     /// An address for `bytes` of what `handle` stands for; releases it on failure.
     Result<DevicePointer> map_handle(MemoryHandle handle, std::uint64_t bytes, const std::string& subject);

@@ -209,38 +209,60 @@ Result<Export> Cuda::export_range(DevicePointer start, ByteCount length, ExportM
 
 // ---- access
 
-Result<DevicePointer> Cuda::register_mmio(void* start, ByteCount length) {
-    Driver& driver = *driver_;
-    const Api& api = driver.api;
+Result<DevicePointer> Cuda::Driver::register_memory(void* start, ByteCount length, unsigned flags,
+                                                    const std::string& hint) {
     const std::string subject =
         fmt::format("{} bytes at {:#x}", length.value(), reinterpret_cast<std::uintptr_t>(start));
-    return driver.in_context([&]() -> Result<DevicePointer> {
-        auto done =
-            driver.call(api.host_register, subject,
-                        "Registering MMIO takes privilege at the time of the call (CUDA_ERROR_NOT_PERMITTED: run "
-                        "it as root; a descriptor that was passed on does not help), and whole pages of a mapped "
-                        "BAR.",
-                        start, length.value(), host_register_iomemory | host_register_device_map);
-        if (!done) {
-            return tl::unexpected{std::move(done.error())};
-        }
-        DeviceAddress address = 0;
-        done = driver.call(api.host_pointer, subject, unexpected, &address, start, 0U);
-        if (!done) {
-            static_cast<void>(api.host_unregister(start));
-            return tl::unexpected{std::move(done.error())};
-        }
-        return DevicePointer{address};
+    auto done = call(api.host_register, subject, hint, start, length.value(), flags);
+    if (!done) {
+        return tl::unexpected{std::move(done.error())};
+    }
+    DeviceAddress address = 0;
+    done = call(api.host_pointer, subject, unexpected, &address, start, 0U);
+    if (!done) {
+        static_cast<void>(api.host_unregister(start));
+        return tl::unexpected{std::move(done.error())};
+    }
+    return DevicePointer{address};
+}
+
+Result<void> Cuda::Driver::unregister_memory(void* start, const std::string& hint) const {
+    return call(api.host_unregister, fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(start)), hint,
+                start);
+}
+
+Result<DevicePointer> Cuda::register_mmio(void* start, ByteCount length) {
+    Driver& driver = *driver_;
+    return driver.in_context([&] {
+        return driver.register_memory(start, length, host_register_iomemory | host_register_device_map,
+                                      "Registering MMIO takes privilege at the time of the call "
+                                      "(CUDA_ERROR_NOT_PERMITTED: run it as root; a descriptor that was passed on "
+                                      "does not help), and whole pages of a mapped BAR.");
     });
 }
 
 Result<void> Cuda::unregister_mmio(void* start) {
     Driver& driver = *driver_;
+    return driver.in_context(
+        [&] { return driver.unregister_memory(start, "Only what register_mmio() took can be given back, once."); });
+}
+
+Result<DevicePointer> Cuda::register_host(void* start, ByteCount length) {
+    Driver& driver = *driver_;
+    if (length == ByteCount{}) {
+        return fail(EINVAL, "register host memory", bytes_of(length), "Ask for at least one byte.");
+    }
     return driver.in_context([&] {
-        return driver.call(driver.api.host_unregister,
-                           fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(start)),
-                           "Only what register_mmio() took can be given back, once.", start);
+        return driver.register_memory(start, length, host_register_device_map,
+                                      "The memory has to be mapped, not yet registered, and within what may be "
+                                      "pinned (ulimit -l).");
     });
+}
+
+Result<void> Cuda::unregister_host(void* start) {
+    Driver& driver = *driver_;
+    return driver.in_context(
+        [&] { return driver.unregister_memory(start, "Only what register_host() took can be given back, once."); });
 }
 
 Result<void> Cuda::copy_to_device(DevicePointer to, const void* from, ByteCount length) {

@@ -180,9 +180,31 @@ TEST_F(CudaTest, EveryCallFailsWithItsOwnName) {
     EXPECT_EQ(cuda.read_by_kernel(*reached).value() & 0xff, 42U);
     expect("cuMemHostUnregister", [&] { return cuda.unregister_mmio(mmio); });
     EXPECT_TRUE(cuda.unregister_mmio(mmio));
+    expect("cuMemHostRegister_v2", [&] { return cuda.register_host(mmio, 4_KiB); });
+    expect("cuMemHostGetDevicePointer_v2", [&] { return cuda.register_host(mmio, 4_KiB); });
+    EXPECT_TRUE(cuda.register_host(mmio, 4_KiB)) << "what failed before left nothing registered";
+    expect("cuMemHostUnregister", [&] { return cuda.unregister_host(mmio); });
+    EXPECT_TRUE(cuda.unregister_host(mmio));
     fake.fail("cuMemAlloc_v2", 12345);
     EXPECT_EQ(cuda.allocate(4_KiB).error().code_name, "CUresult 12345") << "a number without a name";
     EXPECT_TRUE(cuda.free(base));
+}
+
+// As measured on an A6000; ordinary memory asks for no privilege.
+TEST_F(CudaTest, MmioTakesPrivilegeAtTheCall) {
+    alignas(4096) static std::byte memory[4096];
+    auto cuda = open().value();
+    ::setenv("UPCIE_FAKE_GPU_PRIVILEGE", "63", 1); // a capability that nobody has
+    const auto refused = cuda.register_mmio(memory, 4_KiB);
+    const auto ordinary = cuda.register_host(memory, 4_KiB);
+    ::unsetenv("UPCIE_FAKE_GPU_PRIVILEGE");
+    ASSERT_FALSE(refused);
+    expect_vendor(refused.error(), "cuMemHostRegister_v2", 800, "CUDA_ERROR_NOT_PERMITTED");
+    EXPECT_THAT(refused.error().message(), HasSubstr("run it as root"));
+    EXPECT_TRUE(ordinary);
+    EXPECT_TRUE(cuda.unregister_host(memory));
+    EXPECT_TRUE(cuda.register_mmio(memory, 4_KiB));
+    EXPECT_TRUE(cuda.unregister_mmio(memory));
 }
 
 TEST_F(CudaTest, KindsHaveNames) {

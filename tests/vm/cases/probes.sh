@@ -147,3 +147,57 @@ wrong_usage() {
   [ $status -eq 2 ]
 }
 check "probes: wrong usage ends with 2" wrong_usage
+
+# ---- A BAR from a GPU, by a passed descriptor: over the stub, and CUDA's flavour over the tests' library.
+# share_gpu NAME FLAVOUR SECONDARY_UID: both sides, the primary as root.
+share_gpu() {
+  local name=$1 probe=$tools/upcie_probe_vfio_share_gpu_$2 user=$3 status=0 secondary
+  local -x UPCIE_CUDA_LIBRARY=$UPCIE_BUILD/tests/fake_gpu/libfake_cuda.so
+  as "$user" -- "$probe" secondary --socket "/tmp/$name" --timeout 60 > "$kept/$name.secondary.txt" &
+  secondary=$!
+  "$probe" primary "$a" --socket "/tmp/$name" --allow-uid "$user" --timeout 60 --json > "$kept/$name.json" || status=$?
+  wait "$secondary" || status=$?
+  if [ $status -ne 0 ]; then grep -h -A1 -E '"reason"|could not be asked' "$kept/$name.json" "$kept/$name.secondary.txt"; fi
+  return $status
+}
+# share_gpu_alone NAME FLAVOUR [ARGUMENTS]
+share_gpu_alone() {
+  local name=$1 probe=$tools/upcie_probe_vfio_share_gpu_$2 status=0
+  local -x UPCIE_CUDA_LIBRARY=$UPCIE_BUILD/tests/fake_gpu/libfake_cuda.so
+  shift 2
+  "$probe" standalone "$@" --json > "$kept/$name.json" || status=$?
+  if [ $status -ne 0 ]; then grep -A1 '"reason"' "$kept/$name.json"; fi
+  return $status
+}
+for flavour in stub cuda; do
+  check "probe vfio_share_gpu_$flavour runs from root to root" share_gpu "gpu_root_$flavour" $flavour 0
+  check "probe vfio_share_gpu_$flavour, root: the BAR is reached" expect "gpu_root_$flavour" share_gpu_reached
+  check "probe vfio_share_gpu_$flavour runs from root to another user" share_gpu "gpu_other_$flavour" $flavour 65534
+  check "probe vfio_share_gpu_$flavour, another user: the BAR is reached" expect "gpu_other_$flavour" share_gpu_reached
+  check "probe vfio_share_gpu_$flavour, another user: says who it is" expect "gpu_other_$flavour" share_gpu_other_user
+  check "probe vfio_share_gpu_$flavour runs standalone" share_gpu_alone "gpu_alone_$flavour" $flavour "$a"
+  check "probe vfio_share_gpu_$flavour, standalone: the BAR is reached" expect "gpu_alone_$flavour" share_gpu_standalone
+  check "probe vfio_share_gpu_$flavour runs without a device" share_gpu_alone "gpu_memory_$flavour" $flavour --memory
+  check "probe vfio_share_gpu_$flavour, without a device: the BAR is not seen" expect "gpu_memory_$flavour" share_gpu_memory
+done
+
+# A runtime that asks for privilege at the call, as CUDA's does: delegated or not, it is the caller's own that counts.
+export UPCIE_FAKE_GPU_PRIVILEGE=root
+check "probe vfio_share_gpu_cuda, privilege, runs from root to root" share_gpu gpu_privilege_root cuda 0
+check "probe vfio_share_gpu_cuda, privilege, root: the BAR is reached" expect gpu_privilege_root share_gpu_reached
+check "probe vfio_share_gpu_cuda, privilege, runs from root to another user" share_gpu gpu_privilege_other cuda 65534
+check "probe vfio_share_gpu_cuda, privilege, another user is refused" expect gpu_privilege_other share_gpu_refused
+check "probe vfio_share_gpu_cuda, privilege of root, tries capabilities" \
+  share_gpu_alone gpu_capability_root cuda "$a" --try-capabilities --only sys_rawio
+check "probe vfio_share_gpu_cuda, privilege of root: all capabilities do not suffice" expect gpu_capability_root share_gpu_capability_root
+export UPCIE_FAKE_GPU_PRIVILEGE=17 # CAP_SYS_RAWIO
+check "probe vfio_share_gpu_cuda, privilege of one capability, tries capabilities" \
+  share_gpu_alone gpu_capability cuda "$a" --try-capabilities --only sys_rawio sys_admin
+check "probe vfio_share_gpu_cuda, privilege of one capability: it is found" expect gpu_capability share_gpu_capability
+unset UPCIE_FAKE_GPU_PRIVILEGE
+share_gpu_not_asked() {
+  local status=0
+  "$tools/upcie_probe_vfio_share_gpu_cuda" standalone "$a" --library /nowhere/libcuda.so > "$kept/gpu_not_asked.txt" || status=$?
+  [ $status -eq 1 ] && grep -q 'could not be asked.*nowhere' "$kept/gpu_not_asked.txt"
+}
+check "probe vfio_share_gpu_cuda without a GPU's library says why not" share_gpu_not_asked

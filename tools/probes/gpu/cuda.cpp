@@ -40,6 +40,10 @@ class ProbedCuda final : public ProbedGpu {
     [[nodiscard]] Value describe() const override;
     [[nodiscard]] Result<std::uint64_t> read(DevicePointer pointer) override { return cuda().read_by_kernel(pointer); }
     [[nodiscard]] ReadBy read_by() const override { return ReadBy::kernel; }
+    [[nodiscard]] Result<DevicePointer> register_host(void* start, ByteCount length) override {
+        return cuda().register_host(start, length);
+    }
+    Result<void> unregister_host(void* start) override { return cuda().unregister_host(start); }
     [[nodiscard]] Result<DevicePointer> import_external(gpu::ExternalHandle kind, int fd, ByteCount length) override {
         return cuda().import_external(kind, fd, length);
     }

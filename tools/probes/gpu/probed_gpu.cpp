@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,18 @@ void tell(Report& report, const std::string& name, const Error& error, const std
     } else {
         report.observe(name, error.code_name, "outcome", note);
     }
+}
+
+Result<DevicePointer> ProbedGpu::register_host(void* start, ByteCount length) {
+    return fail(ENOTSUP, "register host memory",
+                fmt::format("{} bytes at {:#x}", length.value(), reinterpret_cast<std::uintptr_t>(start)),
+                "This flavour has no call for it.");
+}
+
+Result<void> ProbedGpu::unregister_host(void* start) {
+    return fail(ENOTSUP, "unregister host memory",
+                fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(start)),
+                "This flavour has no call for it.");
 }
 
 std::unique_ptr<ProbedGpu> gpu_to_ask(Report& report, os::System& system, Environment environment) {

@@ -54,6 +54,11 @@ class ProbedGpu {
     [[nodiscard]] virtual Result<std::uint64_t> read(DevicePointer pointer) = 0;
     [[nodiscard]] virtual ReadBy read_by() const = 0;
 
+    /// Lets device code reach ordinary memory of this process, until unregister_host(): the control of register_mmio().
+    /// Errors: the runtime's, ENOTSUP where the flavour has no such call.
+    [[nodiscard]] virtual Result<DevicePointer> register_host(void* start, ByteCount length);
+    virtual Result<void> unregister_host(void* start);
+
     /// Has the runtime take in memory of another device. Errors: the runtime's, ENOTSUP where it has no such kind.
     [[nodiscard]] virtual Result<DevicePointer> import_external(gpu::ExternalHandle kind, int fd, ByteCount length) = 0;
     virtual Result<void> release_external(DevicePointer base) = 0;

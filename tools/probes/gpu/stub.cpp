@@ -43,6 +43,11 @@ class ProbedStub final : public ProbedGpu {
         return runtime_.read_by_kernel(pointer);
     }
     [[nodiscard]] ReadBy read_by() const override { return ReadBy::kernel; }
+    // The stub's device code is the CPU: all memory of the process is one to it.
+    [[nodiscard]] Result<DevicePointer> register_host(void* start, ByteCount length) override {
+        return runtime_.register_mmio(start, length);
+    }
+    Result<void> unregister_host(void* start) override { return runtime_.unregister_mmio(start); }
     [[nodiscard]] Result<DevicePointer> import_external(gpu::ExternalHandle kind, int fd, ByteCount length) override {
         return runtime_.flavour().import_external(kind, fd, length);
     }
