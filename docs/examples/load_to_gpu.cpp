@@ -86,7 +86,9 @@ void write_copy(gpu::Runtime& runtime, const std::vector<Piece>& pieces, const c
     for (const Piece& piece : pieces) {
         std::vector<char> bytes(piece.buffer.size().value());
         const DevicePointer from{reinterpret_cast<std::uintptr_t>(piece.buffer.data())};
-        runtime.copy_to_host(bytes.data(), from, piece.buffer.size()).value();
+        if (auto copied = runtime.copy_to_host(bytes.data(), from, piece.buffer.size()); !copied) {
+            throw tl::bad_expected_access<Error>{copied.error()};
+        }
         out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     }
     if (!out.flush()) {

@@ -207,7 +207,7 @@ FAKE_API int hipHostRegister(void* start, std::size_t size, unsigned flags) {
     if ((flags & 4U) != 0 && !allowed("io-memory")) {
         return invalid_value;
     }
-    if (flags != 6 || size == 0 || number(start) % 4096 != 0) {
+    if ((flags != 6 && flags != 2) || size == 0 || number(start) % 4096 != 0) {
         return invalid_value;
     }
     const auto made = stub().register_mmio(start, ByteCount{size});

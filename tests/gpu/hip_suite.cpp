@@ -5,12 +5,15 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <upcie/gpu/flavour.hpp>
 #include <upcie/gpu/hip.hpp>
@@ -167,6 +170,21 @@ TEST_F(HipSuite, CopiesAndKernelsSeeTheSameBytes) {
     EXPECT_TRUE(hip().copy_to_host(back.data(), base + 8_B, 64_KiB).error().is(EFAULT));
     EXPECT_TRUE(hip().free(base));
     EXPECT_FALSE(hip().read_by_kernel(base)) << "freed: an error, and not the end of the process";
+}
+
+TEST_F(HipSuite, OrdinaryMemoryIsReachedByTheDevice) {
+    const os::Fd file{os::real_system(), ::memfd_create("hip-suite", MFD_CLOEXEC)};
+    ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+    const auto memory = os::Mapping::map(os::real_system(), file.get(), 0, 8_KiB).value();
+    constexpr std::uint64_t word = 0x0123'4567'89ab'cdef;
+    std::memcpy(memory.data() + 4096, &word, sizeof word);
+    const auto reached = hip().register_host(memory.data(), 8_KiB);
+    ASSERT_TRUE(reached) << reached.error().message();
+    const auto seen = hip().read_by_copy(*reached + 4_KiB);
+    ASSERT_TRUE(seen) << seen.error().message();
+    EXPECT_EQ(*seen, word);
+    EXPECT_TRUE(hip().unregister_host(memory.data()));
+    EXPECT_EQ(hip().unregister_host(memory.data()).error().domain, ErrorDomain::vendor) << "twice";
 }
 
 TEST_F(HipSuite, ThreadsAllocateExportAndFreeAtOnce) {

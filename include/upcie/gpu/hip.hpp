@@ -96,6 +96,10 @@ class Hip {
     /// Errors also: ENOSYS (pool before HIP 5.1; vmm before HIP 6).
     [[nodiscard]] Result<DevicePointer> allocate(MemoryKind kind, ByteCount size);
     Result<void> free(MemoryKind kind, DevicePointer base);
+    /// Lets device code reach ordinary memory of this process, which the caller keeps where it is until
+    /// unregister_host(). Answers the pointer for device code.
+    [[nodiscard]] Result<DevicePointer> register_host(void* start, ByteCount length);
+    Result<void> unregister_host(void* start);
     /// As export_range, with flags.
     [[nodiscard]] Result<Export> export_range(DevicePointer start, ByteCount length, ExportMapping mapping);
     /// The eight bytes at `pointer` as hipMemcpyDtoH tells them: weaker than read_by_kernel(), since it shows what a

@@ -85,28 +85,29 @@ Result<Export> Hip::export_range(DevicePointer start, ByteCount length, ExportMa
 
 // ---- access
 
-Result<DevicePointer> Hip::register_mmio(void* start, ByteCount length) {
-    Driver& driver = *driver_;
-    const Api& api = driver.api;
+Result<DevicePointer> Hip::Driver::register_memory(void* start, ByteCount length, unsigned flags, const char* hint) {
     const std::string subject =
         fmt::format("{} bytes at {:#x}", length.value(), reinterpret_cast<std::uintptr_t>(start));
-    return driver.on_device([&]() -> Result<DevicePointer> {
-        auto done =
-            driver.call(api.host_register, subject,
-                        "HIP 7.1 takes no MMIO (hipErrorInvalidValue, also as root), though its header has the flag: "
-                        "let the host ring the doorbells, or try a newer ROCm, with whole pages of a mapped BAR.",
-                        start, length.value(), host_register_mapped | host_register_io_memory);
+    return on_device([&]() -> Result<DevicePointer> {
+        auto done = call(api.host_register, subject, hint, start, length.value(), flags);
         if (!done) {
             return tl::unexpected{std::move(done.error())};
         }
         void* address = nullptr;
-        done = driver.call(api.host_pointer, subject, unexpected_by_hip, &address, start, 0U);
+        done = call(api.host_pointer, subject, unexpected_by_hip, &address, start, 0U);
         if (!done) {
             static_cast<void>(api.host_unregister(start));
             return tl::unexpected{std::move(done.error())};
         }
-        return Driver::device_pointer(address);
+        return device_pointer(address);
     });
+}
+
+Result<DevicePointer> Hip::register_mmio(void* start, ByteCount length) {
+    return driver_->register_memory(
+        start, length, host_register_mapped | host_register_io_memory,
+        "HIP 7.1 takes no MMIO (hipErrorInvalidValue, also as root), though its header has the flag: let the host ring "
+        "the doorbells, or try a newer ROCm, with whole pages of a mapped BAR.");
 }
 
 Result<void> Hip::unregister_mmio(void* start) {
@@ -114,8 +115,17 @@ Result<void> Hip::unregister_mmio(void* start) {
     return driver.on_device([&] {
         return driver.call(driver.api.host_unregister,
                            fmt::format("memory at {:#x}", reinterpret_cast<std::uintptr_t>(start)),
-                           "Only what register_mmio() took can be given back, once.", start);
+                           "Only what register_mmio() or register_host() took can be given back, once.", start);
     });
+}
+
+Result<DevicePointer> Hip::register_host(void* start, ByteCount length) {
+    return driver_->register_memory(start, length, host_register_mapped,
+                                    "The memory has to be mapped, and may not be registered already.");
+}
+
+Result<void> Hip::unregister_host(void* start) {
+    return unregister_mmio(start);
 }
 
 namespace {

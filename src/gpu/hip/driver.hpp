@@ -78,6 +78,8 @@ struct Hip::Driver {
     /// That [start, start + length) is in one allocation: HIP takes other addresses for the host's and follows them,
     /// and a fault of a kernel ends the process. Errors: EFAULT, and HIP's.
     [[nodiscard]] Result<void> holds(DevicePointer start, ByteCount length) const;
+    /// hipHostRegister() and the pointer for device code; nothing stays registered on failure.
+    Result<DevicePointer> register_memory(void* start, ByteCount length, unsigned flags, const char* hint);
     /// That an allocation begins there: HIP frees an allocation by any pointer into it. Errors: EINVAL, and HIP's.
     [[nodiscard]] Result<void> is_base(DevicePointer pointer) const;
     [[nodiscard]] Result<Allocation> allocation_at(DevicePointer pointer) const;

@@ -46,6 +46,10 @@ class ProbedHip final : public ProbedGpu {
     [[nodiscard]] Value describe() const override;
     /// By copy: whether a kernel could is another question, and a copy is what works without ROCm's compiler.
     [[nodiscard]] Result<std::uint64_t> read(DevicePointer pointer) override { return hip().read_by_copy(pointer); }
+    [[nodiscard]] Result<DevicePointer> register_host(void* start, ByteCount length) override {
+        return hip().register_host(start, length);
+    }
+    Result<void> unregister_host(void* start) override { return hip().unregister_host(start); }
     [[nodiscard]] ReadBy read_by() const override { return ReadBy::copy; }
     [[nodiscard]] Result<DevicePointer> import_external(gpu::ExternalHandle kind, int fd, ByteCount length) override {
         return hip().import_external(kind, fd, length);
