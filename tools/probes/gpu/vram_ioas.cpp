@@ -46,6 +46,7 @@ namespace {
 
 constexpr std::uint64_t buffer_bytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t slice_bytes = buffer_bytes / 2;
+constexpr int kernel_enotsupp = 524; // linux/errno.h, not for user space
 constexpr std::uint64_t part_bytes = std::uint64_t{64} << 10;
 
 class IoasQuestion {
@@ -220,7 +221,8 @@ void IoasQuestion::look_at_exported(const gpu::Export& whole, DevicePointer base
         return;
     }
     const Answered<os::Mapping> view = requests_.map_shared(fd, start, buffer_bytes);
-    report_.outcome("gpu.whole.mmap", view.error, view.error == 524 ? "ENOTSUPP, which only the kernel names" : "");
+    report_.outcome("gpu.whole.mmap", view.error,
+                    view.error == kernel_enotsupp ? "ENOTSUPP, which only the kernel has a name for" : "");
     if (view.ok()) {
         const Mapped mapped = tell_mapping("gpu.whole", ".map_by_address",
                                            requests_.map(iommufd(), session_.ioas, view.value.data(), buffer_bytes),
@@ -278,7 +280,7 @@ void IoasQuestion::judge() {
                    !bar_error_
                        ? "No dma-buf of vfio's was at hand to compare with: name a device whose BAR this kernel "
                          "exports."
-                   : !vfios ? "IOMMU_IOAS_MAP_FILE takes no dma-buf of vfio's either: this kernel maps none."
+                   : !vfios ? "IOMMU_IOAS_MAP_FILE takes no dma-buf of vfio's, whose kernel side it was made for."
                    : none   ? "The same request takes a dma-buf that vfio exports: who exported it makes the "
                               "difference, not that it is a dma-buf."
                             : "It takes dma-bufs of vfio's and the GPU's.");
@@ -304,13 +306,15 @@ void IoasQuestion::judge() {
                        ? "IOMMU_IOAS_NOIOMMU_GET_PA tells where GPU memory is that MAP_FILE took."
                        : "GPU memory is mapped, and IOMMU_IOAS_NOIOMMU_GET_PA does not tell where all of it is.");
     const bool possible = noiommu_ ? located_ : mapped;
-    report_.answer("peer_dma", possible ? "possible" : "impossible",
-                   possible
-                       ? "A device under vfio can be given an address of GPU memory; whether its data arrive there "
-                         "was not tried here."
-                       : "Nothing leads GPU memory into an IOAS here, so that a device under vfio cannot be given an "
-                         "address of it. Bus addresses of a dma-buf importer are another way, good only with no "
-                         "IOMMU or in an identity domain.");
+    report_.answer(
+        "peer_dma", possible ? "possible" : "impossible",
+        possible ? "A device under vfio can be given an address of GPU memory; whether its data arrive there "
+                   "was not tried here."
+        : mapped ? "GPU memory enters an IOAS, but without an IOMMU a device needs the addresses behind it, and "
+                   "nobody tells them."
+                 : "Nothing leads GPU memory into an IOAS here, so that a device under vfio cannot be given an "
+                   "address of it. Bus addresses of a dma-buf importer are another way, good only with no "
+                   "IOMMU or in an identity domain.");
 }
 
 Result<void> IoasQuestion::ask() {
