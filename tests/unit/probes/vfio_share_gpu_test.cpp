@@ -97,7 +97,10 @@ class ToldGpu final : public ProbedGpu {
         ordinary_ = stub_.register_mmio(start, length).value();
         return ordinary_;
     }
-    Result<void> unregister_host(void* start) override { return stub_.unregister_mmio(start); }
+    Result<void> unregister_host(void* start) override {
+        ordinary_ = {}; // something else may come to lie there
+        return stub_.unregister_mmio(start);
+    }
     [[nodiscard]] Result<DevicePointer> import_external(gpu::ExternalHandle, int, ByteCount) override {
         return fail(ENOTSUP, "import", "a test", "It is not asked.");
     }
