@@ -98,6 +98,11 @@ ProbeName split_probe_name(std::string_view probe) {
     return {std::string{probe}, {}};
 }
 
+std::string way_of(const Json& entry) {
+    const std::string variant = text_of(entry, "variant");
+    return text_of(entry, "probe") + (variant.empty() ? "" : ", with " + variant);
+}
+
 std::vector<GpuFacts> gpus_of(const Json& probes) {
     std::vector<GpuFacts> found;
     for (const Json& entry : probes) {

@@ -29,6 +29,9 @@ struct ProbeName {
     std::string flavour;
 };
 [[nodiscard]] ProbeName split_probe_name(std::string_view probe);
+/// "vfio_share_gpu_cuda, with --try-capabilities": an entry's probe, and the way it ran where that is not the usual
+/// one.
+[[nodiscard]] std::string way_of(const Json& entry);
 
 /// What came of a probe that was to run; the words stand in report.json.
 namespace probe_outcome {
@@ -53,7 +56,8 @@ struct GpuFacts {
 /// Ownership: a value. Threads: one.
 class MachineReport {
   public:
-    explicit MachineReport(Json document) : json_{std::move(document)} {}
+    /// Parentheses: braces would make a list of the document.
+    explicit MachineReport(Json document) : json_(std::move(document)) {}
 
     [[nodiscard]] const Json& json() const noexcept { return json_; }
     [[nodiscard]] std::string machine() const { return text_of(json_, "machine"); }

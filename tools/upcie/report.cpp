@@ -53,6 +53,7 @@ std::string in_short(const Json& entry) {
 
 Json short_json(const Json& entry) {
     return Json{{"probe", member_of(entry, "probe")},
+                {"variant", member_of(entry, "variant")},
                 {"device", member_of(entry, "device")},
                 {"outcome", member_of(entry, "outcome")},
                 {"reason", member_of(entry, "reason")},
@@ -79,7 +80,7 @@ ExitCode collect(Context& context, ReportOptions options) {
     const MachineReport made = collect_report(context, options.collecting, *planned, [&](const Json& entry) {
         report.result()["probes"].push_back(short_json(entry));
         const std::string device = text_of(entry, "device");
-        report.line("{}{}: {}", text_of(entry, "probe"), device.empty() ? "" : " on " + device, in_short(entry));
+        report.line("{}{}: {}", way_of(entry), device.empty() ? "" : " on " + device, in_short(entry));
         context.out << std::flush; // the next one may take a while
     });
     report.result()["machine"] = made.machine();

@@ -95,6 +95,7 @@ Json describe_host(Context& context, bool identifiers) {
     host["cpu_vendor"] = first_value(processors, "vendor_id", ':');
     host["cpu"] = first_value(processors, "model name", ':');
     host["distribution"] = first_value(content_of(context, context.roots.os_release), "PRETTY_NAME", '=');
+    host["uid"] = facts.uid; // the probes ran as whoever this is
     if (identifiers) {
         host["name"] = static_cast<const char*>(name.nodename);
     }

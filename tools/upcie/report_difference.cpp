@@ -142,15 +142,16 @@ class Pairing {
         };
         // The same probe with the same luck, the first with the first where one was asked of several devices.
         take(b, [&](const Json& one, const Json& other) {
-            return same(one, other, "probe") && same(one, other, "outcome");
+            return way_of(one) == way_of(other) && same(one, other, "outcome");
         });
         // A question that each machine answered by a flavour of its own.
         take(b, [&](const Json& one, const Json& other) {
             return split_probe_name(text_of(one, "probe")).question ==
                        split_probe_name(text_of(other, "probe")).question &&
-                   same(one, other, "outcome") && text_of(one, "outcome") == probe_outcome::answered;
+                   same(one, other, "variant") && same(one, other, "outcome") &&
+                   text_of(one, "outcome") == probe_outcome::answered;
         });
-        take(b, [&](const Json& one, const Json& other) { return same(one, other, "probe"); });
+        take(b, [&](const Json& one, const Json& other) { return way_of(one) == way_of(other); });
         for (const Json& entry : b) {
             if (taken_.count(&entry) == 0) {
                 pairs_.push_back({nullptr, &entry});
@@ -204,7 +205,7 @@ std::vector<Difference> differences(const MachineReport& a, const MachineReport&
     const Pairing pairing{a.probes(), b.probes()};
     for (const Pairing::Pair& pair : pairing.pairs()) {
         const Json& shown = pair.a != nullptr ? *pair.a : *pair.b;
-        const std::string probe = text_of(shown, "probe");
+        const std::string probe = way_of(shown);
         if (pair.a == nullptr || pair.b == nullptr) {
             const Json outcome = text_of(shown, "outcome");
             found.push_back({probe,
@@ -222,8 +223,8 @@ std::vector<Difference> differences(const MachineReport& a, const MachineReport&
             compare_rows(found, probe, outcome_rows(*pair.a), outcome_rows(*pair.b), all);
             continue;
         }
-        const bool other_flavour = text_of(*pair.b, "probe") != probe;
-        compare_rows(found, other_flavour ? split_probe_name(probe).question : probe,
+        const bool other_flavour = way_of(*pair.b) != probe;
+        compare_rows(found, other_flavour ? split_probe_name(text_of(shown, "probe")).question : probe,
                      rows_of_probe(*pair.a, other_flavour), rows_of_probe(*pair.b, other_flavour), all);
     }
     return found;

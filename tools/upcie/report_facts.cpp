@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "report_facts.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace upcie::cli {
@@ -8,6 +9,7 @@ namespace upcie::cli {
 namespace {
 
 using Kind = FactSource::Kind;
+using Who = FactSource::Who;
 
 constexpr FactSource sub_range[] = {
     {"dmabuf", Kind::answer, "range"},
@@ -16,8 +18,8 @@ constexpr FactSource sub_range[] = {
     {"dmabuf", Kind::seen, "a.4k_at_4k.size", "size of the descriptor:", true},
 };
 constexpr FactSource scatter_list[] = {
-    {"dmabuf", Kind::seen, "a.whole.runs", "64 MiB in runs:"},
-    {"dmabuf", Kind::seen, "b.whole.runs", "another 64 MiB in runs:"},
+    {"dmabuf", Kind::seen, "a.whole.runs", "64 MiB:"},
+    {"dmabuf", Kind::seen, "b.whole.runs", "another 64 MiB:"},
     {"dmabuf", Kind::seen, "a.whole.shortest_segment", "shortest segment:"},
     {"dmabuf", Kind::seen, "a.whole.granule", "granule:"},
     {"dmabuf", Kind::seen, "a.whole.shortest_run", "shortest run:"},
@@ -39,12 +41,11 @@ constexpr FactSource granularity[] = {{"dmabuf", Kind::seen, "reported_granulari
 constexpr FactSource import_as_dma_buf[] = {{"vfio_bar_import", Kind::seen, "own.dma_buf_fd.import"}};
 constexpr FactSource import_as_opaque[] = {{"vfio_bar_import", Kind::seen, "own.opaque_fd.import"}};
 constexpr FactSource register_as_root[] = {
-    {"vfio_share_gpu", Kind::seen, "root.register"},
-    {"vfio_share_gpu", Kind::seen, "root.read_equals_the_hosts", "the GPU reads what the host reads:"},
+    {"vfio_share_gpu", Kind::seen, "bar.registration", "", false, Who::root},
+    {"vfio_share_gpu", Kind::answer, "device_read", "the GPU's read against the host's:", false, Who::root},
 };
 constexpr FactSource register_as_user[] = {
-    {"vfio_share_gpu", Kind::seen, "user.register"},
-    {"vfio_share_gpu", Kind::seen, "user.register_alone", "its own device:"},
+    {"vfio_share_gpu", Kind::seen, "bar.registration", "", false, Who::user},
 };
 constexpr FactSource map_file[] = {
     {"vram_ioas", Kind::seen, "gpu.whole.map_file"},
@@ -80,8 +81,8 @@ constexpr FactSource pool[] = {
 constexpr FactSource pool_recovery[] = {{"dmabuf", Kind::seen, "kind.pool.recovered_from_100_bytes_in"}};
 constexpr FactSource managed[] = {{"dmabuf", Kind::seen, "kind.managed.export"}};
 constexpr FactSource host_memory[] = {{"dmabuf", Kind::seen, "kind.host.export"}};
-constexpr FactSource memory_as_user[] = {{"vfio_share_gpu", Kind::seen, "user.export"}};
-constexpr FactSource register_memfd[] = {{"vfio_share_gpu", Kind::seen, "control.register_memfd"}};
+constexpr FactSource memory_as_user[] = {{"dmabuf", Kind::seen, "a.whole.export", "", false, Who::user}};
+constexpr FactSource register_memfd[] = {{"vfio_share_gpu", Kind::seen, "ordinary.registration"}};
 
 const std::array rows{
     FactRow{"kernel, driver", {}},
@@ -136,6 +137,24 @@ const Json* named(const Json& list, const char* member, std::string_view name) {
         }
     }
     return nullptr;
+}
+
+/// Whether it was such a one who asked: the probe says whom it was run by, the one that asks last, else the host's
+/// facts.
+bool asked_by(const MachineReport& report, const Json& probe_report, Who who) {
+    if (who == Who::anybody) {
+        return true;
+    }
+    Json uid = member_of(report.host(), "uid");
+    const Json& processes = member_of(probe_report, "processes");
+    if (processes.is_object()) {
+        for (const auto& [role, facts] : processes.items()) {
+            if (role != "primary") { // it hands the device to the one who asks
+                uid = member_of(facts, "effective_uid");
+            }
+        }
+    }
+    return uid.is_number() && (uid == 0) == (who == Who::root);
 }
 
 /// What one probe's report has for a source; empty when it has nothing.
@@ -194,11 +213,11 @@ bool flavour_is_there(const MachineReport& report, std::string_view flavour) {
     return false;
 }
 
-std::string cell_of(const Json& probe_report, const FactRow& row) {
+std::string cell_of(const MachineReport& report, const Json& probe_report, const FactRow& row) {
     std::string cell;
     bool before = false; // the source before had something
     for (const FactSource& source : row.sources) {
-        if (source.only_if_missing && before) {
+        if ((source.only_if_missing && before) || !asked_by(report, probe_report, source.who)) {
             continue;
         }
         const std::string text = found_in(probe_report, source);
@@ -244,16 +263,22 @@ std::string fact_of(const MachineReport& report, const FactRow& row) {
         return kernel_and_driver(report);
     }
     std::string reason;
+    std::vector<std::string> cells;
     bool asked = false;
     for (const Json* const entry : entries_of(report, row.sources.front().question)) {
-        if (std::string cell = cell_of(member_of(*entry, "report"), row); !cell.empty()) {
-            return cell;
+        const std::string cell = cell_of(report, member_of(*entry, "report"), row);
+        // Asked of two devices, by two users or of two GPUs, it may have come out in two ways.
+        if (!cell.empty() && std::find(cells.begin(), cells.end(), cell) == cells.end()) {
+            cells.push_back(cell);
         }
         asked = asked || text_of(*entry, "outcome") == probe_outcome::answered;
         // Of two flavours the one whose GPU is there has the reason that counts.
         if (reason.empty() || flavour_is_there(report, split_probe_name(text_of(*entry, "probe")).flavour)) {
             reason = text_of(*entry, "reason");
         }
+    }
+    if (!cells.empty()) {
+        return fmt::format("{}", fmt::join(cells, " / "));
     }
     if (asked) {
         return not_recorded;
@@ -272,7 +297,14 @@ std::string sources_of(const FactRow& row) {
                                  : source.kind == Kind::sentence ? "sentence of "
                                  : source.kind == Kind::device   ? "device's "
                                                                  : "";
-        text += fmt::format("{}{}`{}`", first ? "" : source.only_if_missing ? ", else " : ", ", kind, source.name);
+        const char* const who = source.who == Who::root   ? " by root"
+                                : source.who == Who::user ? " by another user"
+                                                          : "";
+        text += fmt::format("{}{}`{}`{}",
+                            first                    ? ""
+                            : source.only_if_missing ? ", else "
+                                                     : ", ",
+                            kind, source.name, who);
         first = false;
     }
     return text;

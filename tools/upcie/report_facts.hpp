@@ -15,11 +15,13 @@ namespace upcie::cli {
 /// or an observation or control by its name, or a member of what the probe says of its device.
 struct FactSource {
     enum class Kind : std::uint8_t { answer, sentence, seen, device };
+    enum class Who : std::uint8_t { anybody, root, user }; ///< by effective uid
     std::string_view question;
     Kind kind;
     std::string_view name;
     std::string_view title = {};  ///< what stands before the value
     bool only_if_missing = false; ///< asked only where the source before it had nothing
+    Who who = Who::anybody;       ///< counts only where such a one asked
 };
 
 struct FactRow {

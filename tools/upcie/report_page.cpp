@@ -36,7 +36,7 @@ std::string flat_members(const Json& object) {
 
 std::string title_of_probe(const Json& entry) {
     const std::string device = text_of(entry, "device");
-    return device.empty() ? text_of(entry, "probe") : fmt::format("{} on {}", text_of(entry, "probe"), device);
+    return device.empty() ? way_of(entry) : fmt::format("{} on {}", way_of(entry), device);
 }
 
 std::string outcome_words(std::string_view outcome) {
@@ -81,6 +81,9 @@ std::string head(const MachineReport& report) {
     const std::string model = text_of(host, "cpu");
     row("processor", vendor.empty() || model.empty() ? model + vendor : fmt::format("{} ({})", model, vendor));
     row("distribution", text_of(host, "distribution"));
+    if (const Json& uid = member_of(host, "uid"); !uid.is_null()) {
+        row("run as", fmt::format("uid {}", plain_text(uid)));
+    }
     const auto gpus = report.gpus();
     if (gpus.empty()) {
         page += "| GPU | none that a probe could ask |\n";

@@ -31,9 +31,10 @@ struct KnownQuestion {
     DeviceNeed need;
     std::array<std::string_view, 3> with_device;
     std::array<std::string_view, 3> without_device;
+    std::string_view variant = {}; ///< of a run beside the usual one: its last argument
 };
 
-constexpr std::array<KnownQuestion, 8> known_questions{{
+constexpr std::array<KnownQuestion, 9> known_questions{{
     {"vfio_cdev", false, DeviceNeed::takes_over, {"DEVICE"}, {}},
     {"vfio_share", false, DeviceNeed::takes_over, {"primary", "DEVICE", "--spawn"}, {}},
     {"vfio_delegate", false, DeviceNeed::takes_over, {"standalone", "DEVICE"}, {}},
@@ -42,6 +43,12 @@ constexpr std::array<KnownQuestion, 8> known_questions{{
     {"vram_ioas", true, DeviceNeed::may_take, {"DEVICE"}, {}},
     {"vfio_bar_import", true, DeviceNeed::takes_over, {"DEVICE"}, {}},
     {"vfio_share_gpu", true, DeviceNeed::may_take, {"standalone", "DEVICE"}, {"standalone", "--memory"}},
+    {"vfio_share_gpu",
+     true,
+     DeviceNeed::may_take,
+     {"standalone", "DEVICE", "--try-capabilities"},
+     {"standalone", "--memory", "--try-capabilities"},
+     "--try-capabilities"},
 }};
 
 constexpr std::array<std::string_view, 3> gpu_flavours{"cuda", "hip", "stub"};
@@ -124,8 +131,12 @@ bool Planner::wanted(const std::string& probe) {
 void Planner::add_run(const KnownQuestion& known, std::string_view flavour, const std::string& device) {
     PlannedProbe one;
     one.probe = flavour.empty() ? std::string{known.question} : fmt::format("{}_{}", known.question, flavour);
+    one.variant = known.variant;
     one.device = device;
     one.program = find_program(context_, folders_, one.probe);
+    if (one.program.empty() && !known.variant.empty()) {
+        return; // its usual run has said so
+    }
     if (one.program.empty()) {
         one.outcome = probe_outcome::absent;
         one.reason =

@@ -22,6 +22,7 @@ struct ProbeChoice {
 /// A probe that is to run, or that is not, with the reason.
 struct PlannedProbe {
     std::string probe;                  ///< "vfio_share": the program's name after upcie_probe_
+    std::string variant;                ///< empty, or the option that makes this another run of the same probe
     std::string device;                 ///< which it takes over; empty: none
     std::string program;                ///< its path; empty where there is none
     std::vector<std::string> arguments; ///< without --json

@@ -74,6 +74,7 @@ Judgement judge(const PlannedProbe& planned, const ChildEnd& end, const Json& do
 Json entry_of(const PlannedProbe& planned) {
     Json entry;
     entry["probe"] = planned.probe;
+    entry["variant"] = planned.variant.empty() ? Json{} : Json(planned.variant);
     entry["device"] = planned.device.empty() ? Json{} : Json(planned.device);
     entry["arguments"] = planned.arguments;
     return entry;

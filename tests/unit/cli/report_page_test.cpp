@@ -235,6 +235,25 @@ TEST(Facts, OfTwoVendorsTheOneThatIsThereIsHeard) {
     EXPECT_EQ(fact_of(MachineReport{document}, row_of("IOMMU_IOAS_MAP_FILE of a GPU dma-buf")), "not asked: no IOMMU");
 }
 
+TEST(Facts, WhoAskedDecidesWhichRowItIs) {
+    Json document = small_report();
+    const auto share = [](const char* role, int uid, const char* outcome) {
+        Json processes{{"primary", {{"effective_uid", 0}}}};
+        processes[role] = Json{{"effective_uid", uid}};
+        return Json{{"probe", "vfio_share_gpu_cuda"},
+                    {"outcome", "answered"},
+                    {"report",
+                     {{"processes", processes},
+                      {"observations", Json::array({seen("bar.registration", outcome, "outcome")})}}}};
+    };
+    document["probes"].push_back(share("standalone", 0, "ok"));
+    document["probes"].push_back(share("secondary", 1000, "EPERM"));
+    document["probes"].push_back(share("standalone", 1000, "EACCES"));
+    const MachineReport report{document};
+    EXPECT_EQ(fact_of(report, row_of("BAR of an NVMe controller registered as IOMEMORY, as root")), "ok");
+    EXPECT_EQ(fact_of(report, row_of("the same, as uid 1000 without capabilities")), "EPERM / EACCES");
+}
+
 TEST(Facts, BytesAreShortOnlyWhereNothingIsLost) {
     EXPECT_EQ(value_text(65536U, "bytes"), "64 KiB");
     EXPECT_EQ(value_text(3149824U, "bytes"), "3149824 bytes");

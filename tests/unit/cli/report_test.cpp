@@ -75,7 +75,7 @@ class MachineReports : public ::testing::Test {
         const auto printed = folder_.path() / (name + ".printed");
         std::ofstream{printed} << output;
         const auto program = folder_.path() / "probes" / ("upcie_probe_" + name);
-        std::ofstream{program} << "#!/bin/sh\necho \"$@\" >'" << (folder_.path() / (name + ".arguments")).string()
+        std::ofstream{program} << "#!/bin/sh\necho \"$@\" >>'" << (folder_.path() / (name + ".arguments")).string()
                                << "'\ncat '" << printed.string() << "'\n"
                                << ending << "\n";
         std::filesystem::permissions(program, std::filesystem::perms::owner_all);
@@ -131,6 +131,7 @@ TEST_F(MachineReports, EachProbesReportStandsInItUnchanged) {
     EXPECT_EQ(document["host"]["cpu_vendor"], "GenuineIntel");
     EXPECT_EQ(document["host"]["distribution"], "Debian GNU/Linux 12");
     EXPECT_EQ(document["host"]["iommu"], "on, default domain DMA-FQ");
+    EXPECT_EQ(document["host"]["uid"], 0);
     EXPECT_EQ(document["created"].get<std::string>().size(), 10U) << "a date";
     const Json one = entry("dmabuf_cuda");
     EXPECT_EQ(one["outcome"], "answered");
@@ -169,10 +170,12 @@ TEST_F(MachineReports, ANamedDeviceIsAskedByEachProbeThatTakesOne) {
     EXPECT_TRUE(entry("dmabuf_cuda")["device"].is_null()) << "it is not asked about";
     EXPECT_EQ(arguments_of("vfio_bar_import_cuda"), "0000:01:00.0 --json\n");
     EXPECT_EQ(arguments_of("vram_ioas_cuda"), "0000:01:00.0 --json\n");
-    EXPECT_EQ(arguments_of("vfio_share_gpu_cuda"), "standalone 0000:01:00.0 --json\n");
+    EXPECT_EQ(arguments_of("vfio_share_gpu_cuda"), "standalone 0000:01:00.0 --json\n"
+                                                   "standalone 0000:01:00.0 --try-capabilities --json\n");
     ASSERT_EQ(report({}).code, 0);
-    EXPECT_EQ(arguments_of("vfio_share_gpu_cuda"), "standalone --memory --json\n");
-    EXPECT_EQ(arguments_of("vram_ioas_cuda"), "--json\n");
+    EXPECT_THAT(arguments_of("vfio_share_gpu_cuda"),
+                ::testing::EndsWith("standalone --memory --json\nstandalone --memory --try-capabilities --json\n"));
+    EXPECT_THAT(arguments_of("vram_ioas_cuda"), ::testing::EndsWith("\n--json\n"));
     ASSERT_EQ(report({"--device", "01:00.0", "--device", "/dev/vfio/devices/vfio1", "--only", "vfio_cdev"}).code, 0);
     EXPECT_EQ(written()["probes"].size(), 2U);
     EXPECT_EQ(written()["probes"][1]["device"], "/dev/vfio/devices/vfio1");
@@ -286,7 +289,7 @@ TEST_F(MachineReports, IdentifiersAreLeftOutUnlessAskedFor) {
     EXPECT_THAT(all, HasSubstr("GPU-(left out), (left out) on "));
     EXPECT_FALSE(written()["host"].contains("name"));
     ASSERT_EQ(report({"--only", "dmabuf_cuda", "--with-identifiers"}).code, 0);
-    EXPECT_EQ(arguments_of("dmabuf_cuda"), "--uuid --json\n");
+    EXPECT_EQ(arguments_of("dmabuf_cuda"), "--json\n--uuid --json\n");
     EXPECT_THAT(content_of(out() + "/report.json"), HasSubstr(uuid));
     EXPECT_EQ(written()["host"]["name"], host);
     EXPECT_GT(written()["created"].get<std::string>().size(), 10U);
