@@ -241,7 +241,7 @@ std::string value_text(const Json& value, std::string_view unit) {
     if (value.is_boolean()) {
         return value.get<bool>() ? "yes" : "no";
     }
-    if (value.is_number_unsigned() && unit == "bytes") {
+    if (value.is_number_integer() && value >= 0 && unit == "bytes") {
         const auto bytes = value.get<std::uint64_t>();
         // Only what is a whole number of its unit, or a reader could not count back.
         const std::string size = human_size(bytes);

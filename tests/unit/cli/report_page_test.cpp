@@ -356,7 +356,8 @@ TEST_F(ReportFiles, AFolderAFileAndAProbesOwnJsonAreReports) {
     ASSERT_EQ(answer.code, 0);
     EXPECT_EQ(answer.json()["result"]["equal"], false);
     bool found = false;
-    for (const Json& one : answer.json()["result"]["differences"]) {
+    const Json document = answer.json();
+    for (const Json& one : document["result"]["differences"]) {
         found = found || (one["kind"] == "answer" && one["a"] == "honoured" && one["b"] == "ignored");
     }
     EXPECT_TRUE(found) << answer.out;
