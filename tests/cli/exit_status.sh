@@ -72,6 +72,44 @@ expect 0 'seed 0x2a (taken from LBA 0)' verify "$disk" --blocks 64 --read-only
 printf 'x' | dd of="$work/disk" bs=1 seek=$((9 * 512 + 77)) conv=notrunc status=none
 expect 3 'LBA 9 is corrupt: 1 of 512 bytes differ, the first at byte 77' verify "$disk" --blocks 64 --read-only
 
+# A report: of probes that are programs of any kind, one that crashes and one that hangs among them.
+mkdir "$work/bin"
+cp "$upcie" "$work/bin/upcie"
+probe_that() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/upcie_probe_$1"
+    chmod +x "$work/bin/upcie_probe_$1"
+}
+probe_that dmabuf_cuda 'kill -ABRT $$'
+probe_that dmabuf_hip 'echo garbage'
+probe_that vram_ioas_cuda 'sleep 60'
+real=$upcie upcie=$work/bin/upcie
+report=(report --out "$work/report" --only dmabuf --only vram_ioas_cuda)
+expect 0 'SIGABRT ended it' "${report[@]}" --timeout 1
+expect_json '[p["outcome"] for p in d["result"]["probes"]] == ["failed", "failed", "timed_out"]' "${report[@]}" --timeout 1
+expect 0 'no differences' report --diff "$work/report" "$work/report/report.json"
+expect 0 'was killed' report --render "$work/report"
+expect 0 '| kernel, driver |' report --compare "$work/report" "$work/report"
+expect 1 'not JSON' report --render "$work/bin/upcie_probe_dmabuf_hip"
+expect 4 'ENOENT' report --diff "$work/report" "$work/nowhere"
+expect 2 'At least 2' report --diff "$work/report"
+expect 2 'no such probe' report --out "$work/report" --only nonsense
+expect 2 'neither a PCI address' report --device nonsense
+# One that cannot be written leaves what was there; a limit of the file size stands for a full disk.
+before=$(cat "$work/report/report.json" "$work/report/report.md" | sha256sum)
+status=0
+(trap '' XFSZ && ulimit -f 1 && "$upcie" "${report[@]}" --name "$(printf '%2000s' x)" --timeout 1) >"$work/out" 2>"$work/err" || status=$?
+if [ "$status" -ne 1 ] || ! grep -q 'EFBIG.*Make room' "$work/err" || [ "$(find "$work/report" -type f | wc -l)" -ne 2 ] ||
+    [ "$before" != "$(cat "$work/report/report.json" "$work/report/report.md" | sha256sum)" ]; then
+    echo "FAIL: a report that does not fit ends with $status"
+    cat "$work/err"
+    failed=1
+fi
+echo mine >"$work/report/report.md"
+expect 4 'EEXIST' "${report[@]}"
+rm "$work/bin"/upcie_probe_*
+PATH=/usr/bin:/bin expect 4 'find the probes' report --out "$work/report2"
+upcie=$real
+
 # A descriptor that the caller closed must not become a file of ours, for the text would go there.
 for closed in '2>&-' '>&-' '<&- >&- 2>&-'; do
     for command in 'identify sim:size=1M' 'write sim:size=1M --pattern ones' 'verify sim:size=1M --blocks 64' 'read sim:size=1M --blocks 8'; do

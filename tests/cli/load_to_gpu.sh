@@ -39,7 +39,7 @@ if [ $status -eq 2 ]; then pass "a wrong list is wrong usage"; else fail "a wron
 echo '16000 1000' > "$folder/beyond"
 said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/beyond" 2>&1)
 status=$?
-if [ $status -eq 1 ] && grep -q 'LBA' <<< "$said"; then
+if [ $status -eq 1 ] && grep -q 'not all inside' <<< "$said"; then
     pass "blocks that the drive has not are an error"
 else
     fail "blocks that the drive has not: status $status: $said"

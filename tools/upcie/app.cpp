@@ -95,7 +95,7 @@ void add_json_flag(CLI::App& subcommand, Context& context) {
 
 void add_all(CLI::App& app, Context& context, Action& action) {
     for (const auto add : {add_list, add_doctor, add_bind, add_unbind, add_identify, add_read, add_write, add_verify,
-                           add_bench, add_reset, add_completion}) {
+                           add_bench, add_reset, add_report, add_completion}) {
         add(app, context, action);
     }
 }

@@ -25,6 +25,7 @@ void add_write(CLI::App& app, Context& context, Action& action);
 void add_verify(CLI::App& app, Context& context, Action& action);
 void add_bench(CLI::App& app, Context& context, Action& action);
 void add_reset(CLI::App& app, Context& context, Action& action);
+void add_report(CLI::App& app, Context& context, Action& action);
 void add_completion(CLI::App& app, Context& context, Action& action);
 
 /// All of them, in the order of the help.

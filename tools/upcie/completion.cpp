@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <vector>
@@ -57,6 +59,15 @@ std::vector<CommandWords> words_of(const CLI::App& app) {
     return commands;
 }
 
+/// Options whose value is a file or a folder, or one of the devices that there are.
+bool takes_file(std::string_view option) {
+    constexpr std::string_view names[] = {"--input", "--output", "--out", "--diff", "--render", "--compare"};
+    return std::find(std::begin(names), std::end(names), option) != std::end(names);
+}
+bool takes_device(std::string_view option) {
+    return option == "--device";
+}
+
 std::string shell_quoted(std::string_view text) {
     std::string out;
     for (const char c : text) {
@@ -90,7 +101,8 @@ void print_bash(std::ostream& out, const std::vector<CommandWords>& commands) {
         << "        return\n"
            "    fi\n"
            "    case \"$previous\" in\n"
-           "    --input|--output) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n";
+           "    --input|--output|--out|--diff|--render|--compare) COMPREPLY=($(compgen -f -- \"$current\")); return "
+           ";;\n";
     for (const char* option : {"--path", "--driver", "--pattern"}) {
         out << "    " << option << ") COMPREPLY=($(compgen -W '" << fmt::format("{}", fmt::join(values_of(option), " "))
             << "' -- \"$current\")); return ;;\n";
@@ -156,8 +168,10 @@ void print_zsh(std::ostream& out, const std::vector<CommandWords>& commands) {
                 out << ":value:";
                 if (!option.values.empty()) {
                     out << '(' << fmt::format("{}", fmt::join(option.values, " ")) << ')';
-                } else if (option.name == "--input" || option.name == "--output") {
+                } else if (takes_file(option.name)) {
                     out << "_files";
+                } else if (takes_device(option.name)) {
+                    out << "_upcie_device";
                 }
             }
             out << '\'';
@@ -186,8 +200,10 @@ void print_fish(std::ostream& out, const std::vector<CommandWords>& commands) {
             out << when << " -l " << option.name.substr(2) << (option.takes_value ? " -r" : "");
             if (!option.values.empty()) {
                 out << " -a '" << fmt::format("{}", fmt::join(option.values, " ")) << "'";
-            } else if (option.name == "--input" || option.name == "--output") {
+            } else if (takes_file(option.name)) {
                 out << " -F";
+            } else if (takes_device(option.name)) {
+                out << " -a '(sh -c \"" << find_devices << "\")'";
             }
             out << " -d '" << shell_quoted(option.help) << "'\n";
         }

@@ -392,9 +392,9 @@ TEST_F(HipTest, KindsHaveNames) {
     EXPECT_EQ(to_string(MemoryKind::managed), "managed");
     EXPECT_EQ(to_string(MemoryKind::host), "host");
     EXPECT_EQ(to_string(static_cast<MemoryKind>(99)), "unknown");
-    EXPECT_EQ(to_string(ExternalHandle::opaque_fd), "opaque-fd");
-    EXPECT_EQ(to_string(ExternalHandle::dma_buf_fd), "dma-buf-fd");
-    EXPECT_EQ(to_string(ExternalHandle::shareable_handle), "shareable-handle");
+    EXPECT_EQ(to_string(ExternalHandle::opaque_fd), "opaque_fd");
+    EXPECT_EQ(to_string(ExternalHandle::dma_buf_fd), "dma_buf_fd");
+    EXPECT_EQ(to_string(ExternalHandle::shareable_handle), "shareable_handle");
     EXPECT_EQ(to_string(static_cast<ExternalHandle>(99)), "unknown");
 }
 

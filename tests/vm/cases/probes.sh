@@ -42,11 +42,12 @@ cdev() { "$tools/upcie_probe_vfio_cdev" "$a" --json > "$kept/vfio_cdev.json"; }
 check "probe vfio_cdev runs" cdev
 check "probe vfio_cdev: as the kernel was seen to be" expect vfio_cdev vfio_cdev
 
-# gpu_probe KEPT QUESTION_FLAVOUR [ARGUMENTS]: a GPU's probe, over the stub or the tests' own libcuda; dma-bufs are udmabufs.
+# gpu_probe KEPT QUESTION_FLAVOUR [ARGUMENTS]: a GPU's probe, over the stub or the tests' own libraries; dma-bufs are udmabufs.
+export UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so UPCIE_HIP_LIBRARY=$build/tests/fake_gpu/libfake_hip.so
 gpu_probe() {
-  UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so "$tools/upcie_probe_$2" "${@:3}" --json > "$kept/$1.json"
+  "$tools/upcie_probe_$2" "${@:3}" --json > "$kept/$1.json"
 }
-for flavour in stub cuda; do
+for flavour in stub cuda hip; do
   check "probe vram_ioas_$flavour runs without a device" gpu_probe "vram_ioas_alone_$flavour" "vram_ioas_$flavour"
   check "probe vram_ioas_$flavour, no device: as the kernel was seen to be" expect "vram_ioas_alone_$flavour" vram_ioas_alone
   check "probe vram_ioas_$flavour runs with a device" gpu_probe "vram_ioas_$flavour" "vram_ioas_$flavour" "$a"
@@ -152,7 +153,6 @@ check "probes: wrong usage ends with 2" wrong_usage
 # share_gpu NAME FLAVOUR SECONDARY_UID: both sides, the primary as root.
 share_gpu() {
   local name=$1 probe=$tools/upcie_probe_vfio_share_gpu_$2 user=$3 status=0 secondary
-  local -x UPCIE_CUDA_LIBRARY=$UPCIE_BUILD/tests/fake_gpu/libfake_cuda.so
   as "$user" -- "$probe" secondary --socket "/tmp/$name" --timeout 60 > "$kept/$name.secondary.txt" &
   secondary=$!
   "$probe" primary "$a" --socket "/tmp/$name" --allow-uid "$user" --timeout 60 --json > "$kept/$name.json" || status=$?
@@ -163,7 +163,6 @@ share_gpu() {
 # share_gpu_alone NAME FLAVOUR [ARGUMENTS]
 share_gpu_alone() {
   local name=$1 probe=$tools/upcie_probe_vfio_share_gpu_$2 status=0
-  local -x UPCIE_CUDA_LIBRARY=$UPCIE_BUILD/tests/fake_gpu/libfake_cuda.so
   shift 2
   "$probe" standalone "$@" --json > "$kept/$name.json" || status=$?
   if [ $status -ne 0 ]; then grep -A1 '"reason"' "$kept/$name.json"; fi
@@ -180,6 +179,12 @@ for flavour in stub cuda; do
   check "probe vfio_share_gpu_$flavour runs without a device" share_gpu_alone "gpu_memory_$flavour" $flavour --memory
   check "probe vfio_share_gpu_$flavour, without a device: the BAR is not seen" expect "gpu_memory_$flavour" share_gpu_memory
 done
+
+# HIP takes no MMIO, as root or not; ordinary memory it does, which it reads by a copy.
+check "probe vfio_share_gpu_hip runs standalone" share_gpu_alone gpu_alone_hip hip "$a"
+check "probe vfio_share_gpu_hip, standalone: the BAR is refused" expect gpu_alone_hip share_gpu_hip
+check "probe vfio_share_gpu_hip runs from root to another user" share_gpu gpu_other_hip hip 65534
+check "probe vfio_share_gpu_hip, another user: the BAR is refused" expect gpu_other_hip share_gpu_hip_other
 
 # A runtime that asks for privilege at the call, as CUDA's does: delegated or not, it is the caller's own that counts.
 export UPCIE_FAKE_GPU_PRIVILEGE=root

@@ -31,11 +31,12 @@ check "probe vfio_cdev runs without an IOMMU" cdev
 check "probe vfio_cdev without an IOMMU: as the kernel was seen to be" python3 "$here/check_report.py" \
   "$kept/vfio_cdev.json" "$here/vfio_cdev_noiommu.expected"
 
-# gpu_probe QUESTION FLAVOUR: over the stub or the tests' own libcuda; dma-bufs are udmabufs.
+# gpu_probe QUESTION FLAVOUR: over the stub or the tests' own libraries; dma-bufs are udmabufs.
+export UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so UPCIE_HIP_LIBRARY=$build/tests/fake_gpu/libfake_hip.so
 gpu_probe() {
-  UPCIE_CUDA_LIBRARY=$build/tests/fake_gpu/libfake_cuda.so "$tools/upcie_probe_$1_$2" "$a" --json > "$kept/$1_$2.json"
+  "$tools/upcie_probe_$1_$2" "$a" --json > "$kept/$1_$2.json"
 }
-for flavour in stub cuda; do
+for flavour in stub cuda hip; do
   check "probe vram_ioas_$flavour runs without an IOMMU" gpu_probe vram_ioas "$flavour"
   check "probe vram_ioas_$flavour without an IOMMU: GET_PA tells of vfio's alone" python3 "$here/check_report.py" \
     "$kept/vram_ioas_$flavour.json" "$here/vram_ioas_noiommu.expected"
