@@ -93,11 +93,10 @@ bool Calls::enter(Task& task, PendingCall call) {
     return wanted;
 }
 
-void Calls::leave(Task& task, const Outcome& outcome, bool hold) {
+void Calls::leave(Task& task, const Outcome& outcome) {
     PendingCall& call = *task.pending;
     call.outcome = outcome;
     call.time_out = monotonic_now();
-    call.interrupted = hold;
     switch (call.call->kind) {
     case CallKind::ioctl:
         leave_ioctl(task, call);
@@ -130,28 +129,42 @@ void Calls::leave(Task& task, const Outcome& outcome, bool hold) {
     default:
         break;
     }
-    if (!hold) {
+    if (outcome.kind == Outcome::Kind::interrupted) {
+        task.interrupted.push_back(std::move(call));
+    } else {
         write(task, call);
+    }
+    task.pending.reset();
+}
+
+void Calls::end_interrupted(Task& task) {
+    PendingCall call = std::move(task.interrupted.back());
+    task.interrupted.pop_back();
+    leave_out_uninteresting(task, call);
+    write(task, call);
+}
+
+void Calls::end_unfinished(Task& task) {
+    while (!task.interrupted.empty()) {
+        end_interrupted(task);
+    }
+    if (task.pending) {
+        PendingCall call = std::move(*task.pending);
         task.pending.reset();
+        call.outcome = {Outcome::Kind::unfinished, 0, 0};
+        call.time_out = monotonic_now();
+        leave_out_uninteresting(task, call);
+        write(task, call);
     }
 }
 
-void Calls::give_up(Task& task, Outcome::Kind kind) {
-    PendingCall& call = *task.pending;
-    if (call.interrupted) {
-        call.outcome = {Outcome::Kind::interrupted, -1, EINTR};
-    } else {
-        call.outcome = {kind, 0, 0};
-        call.time_out = monotonic_now();
-    }
+void Calls::leave_out_uninteresting(const Task& task, PendingCall& call) const {
     if (const auto* open = call.bodies.empty() ? nullptr : std::get_if<OpenRecord>(&call.bodies.front())) {
         const std::string path = whole_path(task, call, open->path);
         if (interest_in(path) == Interest::none && !nodes_.is_pretended(path)) {
             call.bodies.clear();
         }
     }
-    write(task, call);
-    task.pending.reset();
 }
 
 void Calls::write(Task& task, PendingCall& call) {

@@ -67,8 +67,8 @@ bool Calls::enter_open(Task& task, PendingCall& call) {
 }
 
 void Calls::leave_open(Task& task, PendingCall& call) {
-    if (call.interrupted) {
-        return;
+    if (call.outcome.kind == Outcome::Kind::interrupted) {
+        return; // it may start again
     }
     auto& record = std::get<OpenRecord>(call.bodies.front());
     const std::string path = whole_path(task, call, record.path);
