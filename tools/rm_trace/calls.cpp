@@ -78,6 +78,7 @@ bool Calls::enter(Task& task, PendingCall call) {
              "(--every-call sees them)");
         break;
     case CallKind::ring:
+        nodes_.remember_nothing();
         note(task, "io-uring", "the program uses io_uring: files that it opens and closes that way are not seen");
         break;
     case CallKind::leave:
@@ -181,6 +182,9 @@ void Calls::write(Task& task, PendingCall& call) {
             body);
         if (auto* close = std::get_if<CloseRecord>(&body); close != nullptr && close->outcome.succeeded()) {
             close->outcome.value = 0; // dup2 answers the descriptor
+        }
+        if (std::holds_alternative<CloseRecord>(body)) {
+            nodes_.forget(); // another thread may have used it since the entry
         }
         if (auto* ioctl = std::get_if<IoctlRecord>(&body)) {
             ioctl->restarts = call.restarts;

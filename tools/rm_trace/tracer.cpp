@@ -136,6 +136,7 @@ void Tracer::handle_end(pid_t tid, int status) {
     if (tid == main_) {
         exit_status_ = by_signal ? 128 + number : number;
     }
+    nodes_.forget(); // the number will be another thread's
     tasks_.erase(found);
     release_unclaimed();
 }

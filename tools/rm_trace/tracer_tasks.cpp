@@ -157,6 +157,7 @@ void Tracer::at_exec(Task& task) {
             tasks_.erase(caller);
         }
     }
+    nodes_.forget();
     task.process->watched.clear();
     task.process->space = std::make_shared<AddressSpace>();
     if (!running_) {
@@ -206,12 +207,14 @@ void Tracer::let_go() {
 void Tracer::let_go_of(Task& task, int signal) {
     calls_.end_unfinished(task);
     const pid_t tid = task.tid;
+    nodes_.forget();
     tasks_.erase(tid);
     (void)::ptrace(PTRACE_DETACH, tid, nullptr, static_cast<long>(signal));
 }
 
 void Tracer::at_foreign_call(Task& task, const __ptrace_syscall_info& info) {
     ++event_stops_["foreign-call"];
+    nodes_.remember_nothing(); // its close in that convention is not seen
     // ioctl in the 32-bit convention; every other call of it is none of ours.
     constexpr std::uint64_t ioctl_32 = 54;
     constexpr std::uint64_t ioctl_x32 = 0x40000000 | 514;
