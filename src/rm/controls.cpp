@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <upcie/rm/controls.hpp>
 
-#include <algorithm>
+#include <iterator>
 
 #include <rm/table.hpp>
 
@@ -42,12 +42,12 @@ constexpr ConsumedControl consumed_table[] = {
 } // namespace
 
 const Control* find_control(std::uint32_t command, DriverVersion version) noexcept {
-    const auto [first, last] = std::ranges::equal_range(control_table, command, {}, &Control::command);
     const Control* newest = nullptr;
-    for (const Control& candidate : std::ranges::subrange(first, last)) {
-        newest = &candidate;
-        if (version.known() && candidate.size.at(version)) {
-            return &candidate;
+    for (const Control* row = find_in(control_table, &Control::command, command);
+         row != nullptr && row != std::end(control_table) && row->command == command; ++row) {
+        newest = row;
+        if (version.known() && row->size.at(version)) {
+            break;
         }
     }
     return newest;
