@@ -62,8 +62,8 @@ NOTES = {
 # Where the kernel takes an escape; all the others on /dev/nvidiactl alone.
 NODES = {0x27: "gpu", 0x2b: "either", 0x39: "gpu", 0x52: "either", 0xc9: "gpu", 0xce: "either", 0xcf: "either", 0xd3: "either", 0xd5: "gpu",
          0xd7: "gpu", 0xd8: "gpu", 0xd9: "gpu", 0xda: "gpu"}
-# Where the status moved without the size telling: src/rm/call.cpp knows them.
-MOVED_STATUS = {("uvm", 0x2a), ("uvm", 0x33)}
+# Where the status moved with a new member behind or before it: src/rm/call.cpp knows them.
+MOVED_STATUS = {("uvm", 0x2a), ("uvm", 0x33), ("uvm", 0x38), ("uvm", 0x40)}
 # The controls, cut into files of a few hundred lines: the first number beyond each file.
 PIECES = [(0x00730000, "controls_0000"), (0x00800000, "controls_0073"), (0x20800000, "controls_0080"),
           (0x20800a00, "controls_2080_gpu"), (0x20801000, "controls_2080_internal"), (0x20802000, "controls_2080_memory"),
