@@ -112,9 +112,7 @@ void find_first(Difference& difference, const std::vector<ThreadSteps>& a, const
                 }
                 continue;
             }
-            Divergence found = own != nullptr || !difference.first
-                                   ? divergence(own != nullptr ? a : b, thread, position)
-                                   : Divergence{};
+            Divergence found = divergence(own != nullptr ? a : b, thread, position);
             found.a = own != nullptr ? std::optional{*own} : std::nullopt;
             found.b = other != nullptr ? std::optional{*other} : std::nullopt;
             found.why = own == nullptr ? "A ends here" : other == nullptr ? "B ends here" : why_apart(*own, *other);

@@ -65,13 +65,14 @@ BlockKind kind_of(const Call& call, const Block& block) {
     return {};
 }
 
-bool leads_to(const Call& call, const Block& outer, const Block& inner) {
+/// Whether the pointer to `inner` lies in `outer`: its path is one name longer.
+bool leads_to(const Block& outer, const Block& inner) {
     const std::string_view path = inner.path;
     if (outer.path == "argument") {
         return path != "argument" && path.find('/') == std::string_view::npos;
     }
     return path.size() > outer.path.size() + 1 && path.starts_with(outer.path) && path[outer.path.size()] == '/' &&
-           path.find('/', outer.path.size() + 1) == std::string_view::npos && call.ioctl != nullptr;
+           path.find('/', outer.path.size() + 1) == std::string_view::npos;
 }
 
 /// A number that says which object, the same in every run that makes its objects in the same order.
@@ -162,7 +163,7 @@ std::vector<std::byte> normalise(const Call& call, const Block& block, std::span
                                  const ObjectTree& tree, const AddressRegions& regions) {
     std::vector<std::byte> result{bytes.begin(), bytes.end()};
     for (const Block& inner : call.ioctl->blocks) {
-        if (leads_to(call, block, inner)) {
+        if (leads_to(block, inner)) {
             store(std::span{result}, inner.pointer_offset, std::uint64_t{0});
         }
     }

@@ -142,6 +142,10 @@ void ObjectTree::apply_allocation(const Record& record, const Call& call) {
     ObjectFacts facts = allocation_facts(call, objects_[object].role);
     objects_[object].facts = std::move(facts.text);
     objects_[object].bytes = facts.bytes;
+    if (objects_[object].role == ClassRole::channel) {
+        objects_[object].ring_address = load_u64(call.parameters_before, 8).value_or(0);
+        objects_[object].ring_entries = load_u32(call.parameters_before, 16).value_or(0);
+    }
 }
 
 void ObjectTree::apply_export(const Record& record, const Call& call) {

@@ -23,9 +23,11 @@ struct Object {
     std::uint32_t parent = 0; ///< handle of the parent; a client has none
     std::uint32_t class_id = 0;
     ClassRole role = ClassRole::other;
-    std::string label;                       ///< what it is and which: "channel 3"
-    std::string facts;                       ///< what its parameters say: "1024 GPFIFO entries"; often empty
-    std::uint64_t bytes = 0;                 ///< of memory
+    std::string label;              ///< what it is and which: "channel 3"
+    std::string facts;              ///< what its parameters say: "1024 GPFIFO entries"; often empty
+    std::uint64_t bytes = 0;        ///< of memory
+    std::uint64_t ring_address = 0; ///< of a channel, for the GPU
+    std::uint32_t ring_entries = 0;
     std::int32_t pid = 0;                    ///< that made it
     std::uint64_t born = 0;                  ///< sequence number of its allocation
     std::uint64_t died = 0;                  ///< of what freed it; 0: it outlived the trace
