@@ -8,7 +8,7 @@ set -euo pipefail
 packages_of() {
     case $1 in
         build) echo g++ meson ninja-build pkg-config ccache python3 libfmt-dev libexpected-dev libcli11-dev zlib1g-dev \
-            nlohmann-json3-dev ;;
+            liblzma-dev nlohmann-json3-dev ;;
         tests) echo libgtest-dev libgmock-dev libbenchmark-dev binutils ;;
         clang) echo clang-14 libclang-rt-14-dev llvm-14 ;;
         lint) echo clang-format-14 clang-tidy-14 shellcheck ;;
