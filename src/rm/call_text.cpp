@@ -30,12 +30,12 @@ std::string class_name(std::uint32_t id) {
 
 std::string escape_name(std::uint32_t number) {
     const Escape* escape = find_escape(number);
-    return escape != nullptr ? std::string{escape->name} : fmt::format("escape 0x{:x}", number);
+    return escape != nullptr ? std::string{escape->name} : fmt::format("unknown escape 0x{:x}", number);
 }
 
 std::string uvm_name(std::uint32_t number) {
     const UvmCommand* command = find_uvm_command(number);
-    return command != nullptr ? fmt::format("UVM {}", command->name) : fmt::format("UVM command {}", number);
+    return command != nullptr ? fmt::format("UVM {}", command->name) : fmt::format("unknown UVM command {}", number);
 }
 
 std::string call_name(const Call& call, DriverVersion version) {

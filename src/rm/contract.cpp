@@ -140,6 +140,9 @@ void take_call(Contract& contract, const Call& call) {
     const bool has_parameters = ask.kind == Ask::Kind::control || ask.kind == Ask::Kind::allocation;
     facts.sizes.insert(has_parameters ? call.parameter_bytes : call.argument_before.size());
     facts.unknown = is_unknown(ask);
+    if (call.what.type == BlockKind::Type::escape) {
+        facts.escapes.insert(call.what.number);
+    }
     if (ask.kind == Ask::Kind::control) {
         const auto command = static_cast<std::uint32_t>(ask.number);
         facts.legacy = is_legacy_control(command);
@@ -149,6 +152,9 @@ void take_call(Contract& contract, const Call& call) {
     if (call.succeeded()) {
         ++facts.succeeded;
         contract.smallest.insert(ask);
+        if (call.what.type == BlockKind::Type::escape) {
+            contract.smallest.insert({Ask::Kind::escape, call.what.number});
+        }
         if (call.class_id) {
             const Class* known = find_class(*call.class_id);
             contract.channels += known != nullptr && known->role == ClassRole::channel ? 1U : 0U;
@@ -202,14 +208,17 @@ std::string ask_name(const Ask& ask, DriverVersion version) {
     const auto number = static_cast<std::uint32_t>(ask.number);
     switch (ask.kind) {
     case Ask::Kind::escape:
-        return fmt::format("{} (0x{:x})", escape_name(number), number);
+        return find_escape(number) != nullptr ? fmt::format("{} (0x{:x})", escape_name(number), number)
+                                              : escape_name(number);
     case Ask::Kind::control:
         return control_name(number, version);
     case Ask::Kind::allocation:
         return class_name(number);
     case Ask::Kind::uvm:
-        return find_uvm_command(number) != nullptr ? fmt::format("{} ({})", uvm_name(number), number)
-                                                   : uvm_name(number);
+        // Most are small decimal numbers in their header; two are not.
+        return find_uvm_command(number) == nullptr ? uvm_name(number)
+               : number < 0x1000                   ? fmt::format("{} ({})", uvm_name(number), number)
+                                                   : fmt::format("{} (0x{:x})", uvm_name(number), number);
     case Ask::Kind::other:
         break;
     }
@@ -266,13 +275,11 @@ Contract contract_of(const std::vector<const Trace*>& traces) {
 
 std::vector<Ask> refused_by(const Contract& contract, const AllowList& list) {
     std::vector<Ask> refused;
-    const Ask control{Ask::Kind::escape, escape_control};
-    const Ask allocation{Ask::Kind::escape, escape_alloc};
     for (const auto& [ask, facts] : contract.asks) {
-        const bool carrier = ask.kind == Ask::Kind::control      ? list.allows(control)
-                             : ask.kind == Ask::Kind::allocation ? list.allows(allocation)
-                                                                 : true;
-        if (!carrier || !list.allows(ask)) {
+        const bool carried = std::ranges::all_of(facts.escapes, [&](std::uint32_t number) {
+            return list.allows({Ask::Kind::escape, number});
+        });
+        if (!carried || !list.allows(ask)) {
             refused.push_back(ask);
         }
     }

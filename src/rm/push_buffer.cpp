@@ -201,12 +201,13 @@ std::optional<std::vector<std::byte>> RingReader::Image::read(std::uint64_t addr
 
 std::vector<Submission> RingReader::take(const Record& record, const ObjectTree& tree) {
     const auto* memory = std::get_if<MemoryRecord>(&record.body);
-    if (memory == nullptr) {
-        return {};
-    }
     std::vector<Submission> found;
-    if (memory->occasion != occasion_ && occasion_ != 0) {
+    // All memory of one occasion stands together: what comes behind it closes it.
+    if (occasion_ != 0 && (memory == nullptr || memory->occasion != occasion_)) {
         found = finish(tree);
+    }
+    if (memory == nullptr) {
+        return found;
     }
     occasion_ = memory->occasion;
     pid_ = record.stamp.pid;

@@ -117,9 +117,10 @@ std::string contract_text(const Contract& contract) {
         const std::string hidden = not_visible(contract, point);
         text += hidden.empty() ? "" : "  " + hidden + "\n";
     }
-    const std::size_t smallest = contract.smallest.size();
+    const auto refused = std::ranges::count_if(
+        contract.asks, [&](const auto& entry) { return !contract.smallest.contains(entry.first); });
     text += fmt::format("\nsmallest set to answer: {} asks; the other {} were refused by the driver itself each time\n",
-                        smallest, contract.asks.size() - smallest);
+                        contract.smallest.size(), refused);
     for (const Ask& ask : contract.smallest) {
         text += fmt::format("  {} 0x{:x} # {}\n", kind_word(ask.kind), ask.number, ask_name(ask, contract.version));
     }

@@ -19,7 +19,7 @@ std::string size_text(const Call& call, DriverVersion version) {
     if (call.parameter_bytes == 0) {
         return {};
     }
-    std::string text = fmt::format(" {} B", call.parameter_bytes);
+    std::string text = fmt::format(", {} B", call.parameter_bytes);
     const Control* control = call.control ? find_control(*call.control, version) : nullptr;
     const auto expected = control != nullptr ? control->size.at(version) : std::nullopt;
     // A size that was looked at and is another: a library of another version, or a damaged trace.

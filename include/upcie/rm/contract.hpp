@@ -48,11 +48,12 @@ struct Ask {
 struct AskFacts {
     std::uint64_t calls = 0;
     std::uint64_t succeeded = 0;
-    std::set<std::string> outcomes; ///< in words, all that were seen
-    std::set<std::uint64_t> sizes;  ///< of the parameters (controls, allocations) or the argument, in bytes
-    bool legacy = false;            ///< a control of which no header says anything
-    bool unknown = false;           ///< no public header has the number
-    std::string consumed;           ///< what zeros lead to, where that was measured; empty: unknown
+    std::set<std::uint32_t> escapes; ///< by which it was asked; none for UVM
+    std::set<std::string> outcomes;  ///< in words, all that were seen
+    std::set<std::uint64_t> sizes;   ///< of the parameters (controls, allocations) or the argument, in bytes
+    bool legacy = false;             ///< a control of which no header says anything
+    bool unknown = false;            ///< no public header has the number
+    std::string consumed;            ///< what zeros lead to, where that was measured; empty: unknown
 };
 
 /// What a program needs of whoever answers it.
@@ -61,8 +62,8 @@ struct Contract {
     std::map<Ask, AskFacts> asks;
     /// Controls whose values were measured to matter, on another branch than the trace is of: nothing is known then.
     bool consumed_measured_here = false;
-    /// Asks that succeeded at least once: an answer of refusal would be a change. The rest were refused by the driver
-    /// itself in these traces, and a software stack may refuse them too.
+    /// Asks that succeeded at least once, and the escapes that carried them: an answer of refusal would be a change.
+    /// All others were refused by the driver itself in these traces, and a software stack may refuse them too.
     std::set<Ask> smallest;
     std::set<std::string> files; ///< opened, read or examined besides
     std::uint64_t node_opens = 0;
