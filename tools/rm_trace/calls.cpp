@@ -78,6 +78,7 @@ bool Calls::enter(Task& task, PendingCall call) {
              "(--every-call sees them)");
         break;
     case CallKind::ring:
+        nodes_.remember_nothing();
         note(task, "io-uring", "the program uses io_uring: files that it opens and closes that way are not seen");
         break;
     case CallKind::leave:
@@ -93,11 +94,10 @@ bool Calls::enter(Task& task, PendingCall call) {
     return wanted;
 }
 
-void Calls::leave(Task& task, const Outcome& outcome, bool hold) {
+void Calls::leave(Task& task, const Outcome& outcome) {
     PendingCall& call = *task.pending;
     call.outcome = outcome;
     call.time_out = monotonic_now();
-    call.interrupted = hold;
     switch (call.call->kind) {
     case CallKind::ioctl:
         leave_ioctl(task, call);
@@ -130,28 +130,42 @@ void Calls::leave(Task& task, const Outcome& outcome, bool hold) {
     default:
         break;
     }
-    if (!hold) {
+    if (outcome.kind == Outcome::Kind::interrupted) {
+        task.interrupted.push_back(std::move(call));
+    } else {
         write(task, call);
+    }
+    task.pending.reset();
+}
+
+void Calls::end_interrupted(Task& task) {
+    PendingCall call = std::move(task.interrupted.back());
+    task.interrupted.pop_back();
+    leave_out_uninteresting(task, call);
+    write(task, call);
+}
+
+void Calls::end_unfinished(Task& task) {
+    while (!task.interrupted.empty()) {
+        end_interrupted(task);
+    }
+    if (task.pending) {
+        PendingCall call = std::move(*task.pending);
         task.pending.reset();
+        call.outcome = {Outcome::Kind::unfinished, 0, 0};
+        call.time_out = monotonic_now();
+        leave_out_uninteresting(task, call);
+        write(task, call);
     }
 }
 
-void Calls::give_up(Task& task, Outcome::Kind kind) {
-    PendingCall& call = *task.pending;
-    if (call.interrupted) {
-        call.outcome = {Outcome::Kind::interrupted, -1, EINTR};
-    } else {
-        call.outcome = {kind, 0, 0};
-        call.time_out = monotonic_now();
-    }
+void Calls::leave_out_uninteresting(const Task& task, PendingCall& call) const {
     if (const auto* open = call.bodies.empty() ? nullptr : std::get_if<OpenRecord>(&call.bodies.front())) {
         const std::string path = whole_path(task, call, open->path);
         if (interest_in(path) == Interest::none && !nodes_.is_pretended(path)) {
             call.bodies.clear();
         }
     }
-    write(task, call);
-    task.pending.reset();
 }
 
 void Calls::write(Task& task, PendingCall& call) {
@@ -168,6 +182,9 @@ void Calls::write(Task& task, PendingCall& call) {
             body);
         if (auto* close = std::get_if<CloseRecord>(&body); close != nullptr && close->outcome.succeeded()) {
             close->outcome.value = 0; // dup2 answers the descriptor
+        }
+        if (std::holds_alternative<CloseRecord>(body)) {
+            nodes_.forget(); // another thread may have used it since the entry
         }
         if (auto* ioctl = std::get_if<IoctlRecord>(&body)) {
             ioctl->restarts = call.restarts;

@@ -25,10 +25,13 @@ class Calls {
 
     /// A call was entered: whether its return is to be seen. If so, `task.pending` holds it.
     [[nodiscard]] bool enter(Task& task, PendingCall call);
-    /// It returned, with `outcome`. With `hold`, a signal ended it and it may start again: nothing is written yet.
-    void leave(Task& task, const Outcome& outcome, bool hold);
-    /// Writes a call that was held, or that will never return (kind unfinished).
-    void give_up(Task& task, Outcome::Kind kind);
+    /// The call that `task.pending` holds returned, with `outcome`. When a signal ended it and it may start again (kind
+    /// interrupted), it goes to `task.interrupted` and nothing is written yet.
+    void leave(Task& task, const Outcome& outcome);
+    /// Writes the last of `task.interrupted`: it did not start again.
+    void end_interrupted(Task& task);
+    /// Writes all that never returned.
+    void end_unfinished(Task& task);
     /// A record of `task` that is no system call: times and number are of now.
     std::uint64_t emit_now(const Task& task, decltype(Record::body) body);
     void note(const Task& task, std::string subject, std::string text);
@@ -68,6 +71,8 @@ class Calls {
     void watch(Task& task, int fd, std::string path);
     /// `path` of the call as a whole: against its directory where it is relative.
     [[nodiscard]] std::string whole_path(const Task& task, const PendingCall& call, const std::string& path) const;
+    /// An open that never returned, of a file that is none of ours.
+    void leave_out_uninteresting(const Task& task, PendingCall& call) const;
     void write(Task& task, PendingCall& call);
 
     Nodes& nodes_;

@@ -67,8 +67,8 @@ bool Calls::enter_open(Task& task, PendingCall& call) {
 }
 
 void Calls::leave_open(Task& task, PendingCall& call) {
-    if (call.interrupted) {
-        return;
+    if (call.outcome.kind == Outcome::Kind::interrupted) {
+        return; // it may start again
     }
     auto& record = std::get<OpenRecord>(call.bodies.front());
     const std::string path = whole_path(task, call, record.path);
@@ -213,6 +213,7 @@ void Calls::end_descriptor(Task& task, PendingCall& call, int fd) {
         std::erase_if(task.process->watched, [&](const WatchedFile& one) { return one.fd == fd; }) != 0;
     auto node = nodes_.of_descriptor(task.tid, fd);
     if (node || was_watched) {
+        nodes_.forget();
         CloseRecord record;
         record.fd = fd;
         record.is_node = node.has_value();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ioctls themselves: argument and everything it points at, before and after. What points where is the
 // vocabulary's knowledge (upcie/rm/nested.hpp); nothing here knows a class or a control.
+#include <algorithm>
+#include <optional>
+
 #include <upcie/rm/nested.hpp>
 
 #include "calls.hpp"
@@ -12,29 +15,64 @@ namespace {
 /// What is tried where nothing says how large an argument is.
 constexpr std::size_t guessed_bytes = 4096;
 
+/// The argument with what lies around it on its pages: parameters are mostly neighbours on the stack, and one read is
+/// had for the price of the other.
+class Surroundings {
+  public:
+    Surroundings(const ProcessMemory& memory, std::uint64_t address, std::size_t size) : memory_{memory} {
+        constexpr std::uint64_t page = 4096;
+        constexpr std::uint64_t before = 1024;
+        constexpr std::uint64_t behind = 2048;
+        const std::uint64_t end = address + size;
+        if (end < address || end > ~std::uint64_t{0} - page) {
+            return;
+        }
+        start_ = std::max(address / page * page, address > before ? address - before : 0);
+        const std::uint64_t stop = std::min((end + page - 1) / page * page, end + behind);
+        bytes_.resize(stop - start_);
+        if (!memory.read_exactly(start_, bytes_.data(), bytes_.size())) {
+            bytes_.clear();
+        }
+    }
+    [[nodiscard]] Capture read(std::uint64_t address, std::size_t size) const {
+        if (address < start_ || address - start_ > bytes_.size() || size > bytes_.size() - (address - start_)) {
+            return memory_.read(address, size);
+        }
+        const auto from = bytes_.begin() + static_cast<std::ptrdiff_t>(address - start_);
+        return {{from, from + static_cast<std::ptrdiff_t>(size)}, 0};
+    }
+
+  private:
+    const ProcessMemory& memory_;
+    std::uint64_t start_ = 0;
+    std::vector<std::byte> bytes_;
+};
+
 } // namespace
 
 bool Calls::enter_ioctl(Task& task, PendingCall& call) {
     const int fd = static_cast<int>(call.arguments[0]);
-    auto node = nodes_.of_descriptor(task.tid, fd);
-    if (!node) {
+    const NodeName* const node = nodes_.of_ioctl(task.tid, fd);
+    if (node == nullptr) {
         return false;
     }
     IoctlRecord record;
     record.fd = fd;
-    record.node = std::move(*node);
+    record.node = *node;
     // The kernel takes 32 bits of it; what a program leaves above says nothing.
     record.request = call.arguments[1] & 0xffffffffU;
     record.argument = call.arguments[2];
     const ProcessMemory memory{task.tid};
     const auto size = argument_bytes(record.node.kind, record.request, driver_);
+    std::optional<Surroundings> around;
     if (record.argument != 0 && size != 0U) {
         Block argument;
         argument.path = "argument";
         argument.address = record.argument;
         argument.size = size.value_or(guessed_bytes);
         argument.size_known = size.has_value();
-        argument.before = memory.read(argument.address, argument.size);
+        around.emplace(memory, argument.address, argument.size);
+        argument.before = around->read(argument.address, argument.size);
         // An argument of unknown size that cannot be read at all is a number, not a pointer.
         if (argument.size_known || !argument.before.bytes.empty()) {
             record.blocks.push_back(std::move(argument));
@@ -44,7 +82,7 @@ bool Calls::enter_ioctl(Task& task, PendingCall& call) {
         std::vector<int> errors;
         auto nested = collect_nested_blocks(record.node.kind, record.request, record.blocks.front().before.bytes,
                                             driver_, [&](std::uint64_t address, std::uint32_t bytes) {
-                                                Capture read = memory.read(address, bytes);
+                                                Capture read = around->read(address, bytes);
                                                 errors.push_back(read.error);
                                                 return std::move(read.bytes);
                                             });

@@ -112,7 +112,7 @@ void Calls::record_memory(const Task& task, std::uint64_t occasion) {
                              mapping.node.path, start));
             continue;
         }
-        Capture now = memory.read(start, mapping.length);
+        Capture now = memory.read_mapping(start, mapping.length);
         if (now.bytes.empty()) {
             mapping.not_readable = true;
             emit_now(task, MemoryRecord{mapping.node, start, start, occasion, std::move(now)});

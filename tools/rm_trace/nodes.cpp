@@ -143,6 +143,22 @@ std::optional<NodeName> Nodes::of_descriptor(pid_t tid, int fd) {
     return of_descriptor(tid, fd, status);
 }
 
+const NodeName* Nodes::of_ioctl(pid_t tid, int fd) {
+    const std::uint64_t key = static_cast<std::uint64_t>(tid) << 32U | static_cast<std::uint32_t>(fd);
+    if (const auto found = remembered_.find(key); found != remembered_.end()) {
+        return &found->second;
+    }
+    auto node = of_descriptor(tid, fd);
+    if (!node) {
+        return nullptr;
+    }
+    if (!may_remember_) {
+        last_ = std::move(*node);
+        return &last_;
+    }
+    return &remembered_.emplace(key, std::move(*node)).first->second;
+}
+
 std::vector<HeldNode> Nodes::held(pid_t tid) {
     std::vector<HeldNode> all;
     DIR* const folder = ::opendir(fmt::format("/proc/{}/fd", tid).c_str());

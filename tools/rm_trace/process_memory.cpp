@@ -22,7 +22,8 @@ void* remote(std::uint64_t address) {
     return reinterpret_cast<void*>(address); // never followed here
 }
 
-/// Reaches what process_vm_readv does not: mappings of device memory whose driver allows it.
+/// Reaches what process_vm_readv does not: mappings of device memory whose driver allows it, and all where that call
+/// is forbidden.
 std::size_t read_by_file(pid_t tid, std::uint64_t address, std::byte* to, std::size_t bytes, int& error) {
     const int file = ::open(fmt::format("/proc/{}/mem", tid).c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) {
@@ -58,9 +59,23 @@ std::size_t ProcessMemory::read_some(std::uint64_t address, std::byte* to, std::
             done += static_cast<std::size_t>(got);
             continue;
         }
+        // What the thread itself could not read stays unread: the file would show it, as to a debugger.
+        error = got < 0 ? errno : EFAULT;
+        if (error == EFAULT) {
+            return done;
+        }
         return done + read_by_file(tid_, address + done, to + done, bytes - done, error);
     }
     return done;
+}
+
+Capture ProcessMemory::read_mapping(std::uint64_t address, std::size_t bytes) const {
+    Capture capture = read(address, bytes);
+    if (capture.error != 0) {
+        capture.bytes.resize(bytes);
+        capture.bytes.resize(read_by_file(tid_, address, capture.bytes.data(), bytes, capture.error));
+    }
+    return capture;
 }
 
 Capture ProcessMemory::read(std::uint64_t address, std::size_t bytes) const {

@@ -21,6 +21,8 @@ class ProcessMemory {
 
     /// Reads up to `bytes`; what is not readable ends it, with the errno. Never makes up zeros.
     [[nodiscard]] Capture read(std::uint64_t address, std::size_t bytes) const;
+    /// The same of a mapping, also one of device memory whose driver lets a debugger look (/proc/PID/mem).
+    [[nodiscard]] Capture read_mapping(std::uint64_t address, std::size_t bytes) const;
     /// Fills each capture from its address, all in one system call where all of it is readable.
     struct Wanted {
         std::uint64_t address = 0;

@@ -26,7 +26,11 @@ bool AddressSpace::touches(std::uint64_t address, std::uint64_t length) const no
         return false;
     }
     auto after = mappings.lower_bound(end_of(address, whole_pages(length)));
-    return after != mappings.begin() && end_of((--after)->first, after->second.length) > address;
+    if (after == mappings.begin()) {
+        return false;
+    }
+    --after;
+    return end_of(after->first, after->second.length) > address;
 }
 
 void AddressSpace::remove(std::uint64_t address, std::uint64_t length) {

@@ -61,11 +61,9 @@ struct PendingCall {
     std::uint64_t time_out = 0;
     std::uint64_t entered = 0;
     Outcome outcome;
-    bool interrupted = false; ///< a signal ended it and it may start again
     std::uint32_t restarts = 0;
     /// What will be recorded, as far as it is known; in the order in which it will be written.
     std::vector<decltype(Record::body)> bodies;
-    std::vector<int> descriptors; ///< that it ends: close_range, dup2
 };
 
 /// A traced thread.
@@ -73,6 +71,9 @@ struct Task {
     pid_t tid = 0;
     std::shared_ptr<Process> process;
     std::optional<PendingCall> pending;
+    /// Ended by a signal, and may start again once its handler has returned; the innermost last.
+    std::vector<PendingCall> interrupted;
+    bool returning_from_handler = false; ///< rt_sigreturn was entered
     bool inside_call = false; ///< its entry was seen as a stop of its own: the filter's stop for it says nothing new
 };
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include <linux/audit.h>
 #include <sys/ptrace.h>
@@ -57,7 +58,8 @@ bool Tracer::stops_everywhere(const Task& task) const noexcept {
 
 void Tracer::resume(Task& task, int signal) {
     // Once an entry was seen as a stop of its own, the return has to be, too: what comes in between depends on it.
-    const bool at_every = task.pending || task.inside_call || stops_everywhere(task);
+    // So is one whose call was interrupted: the return of the handler says whether it starts again.
+    const bool at_every = task.pending || task.inside_call || !task.interrupted.empty() || stops_everywhere(task);
     // A thread that was killed meanwhile is no error: its end is the next thing that is heard of it.
     (void)::ptrace(at_every ? PTRACE_SYSCALL : PTRACE_CONT, task.tid, nullptr, static_cast<long>(signal));
 }
@@ -125,9 +127,7 @@ void Tracer::handle_end(pid_t tid, int status) {
         return;
     }
     Task& task = found->second;
-    if (task.pending) {
-        calls_.give_up(task, Outcome::Kind::unfinished);
-    }
+    calls_.end_unfinished(task);
     const bool by_signal = WIFSIGNALED(status);
     const int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
     if (running_) {
@@ -136,6 +136,7 @@ void Tracer::handle_end(pid_t tid, int status) {
     if (tid == main_) {
         exit_status_ = by_signal ? 128 + number : number;
     }
+    nodes_.forget(); // the number will be another thread's
     tasks_.erase(found);
     release_unclaimed();
 }
@@ -217,18 +218,12 @@ void Tracer::at_entry(Task& task, const __ptrace_syscall_info& info) {
     entered.instruction = info.instruction_pointer;
     entered.stack = info.stack_pointer;
     entered.time_in = monotonic_now();
-    if (task.pending) {
-        PendingCall& before = *task.pending;
-        const bool again =
-            before.interrupted && call != nullptr && before.stack == entered.stack &&
-            (call->kind == CallKind::restart || (call == before.call && before.arguments == entered.arguments &&
-                                                 before.instruction == entered.instruction));
-        if (again) {
-            before.interrupted = false;
-            ++before.restarts;
-            return;
-        }
-        calls_.give_up(task, Outcome::Kind::unfinished);
+    if (number == SYS_rt_sigreturn) {
+        task.returning_from_handler = true;
+        return;
+    }
+    if (starts_again(task, entered)) {
+        return;
     }
     if (is_watching(task)) {
         calls_.count_watched(task);
@@ -238,22 +233,51 @@ void Tracer::at_entry(Task& task, const __ptrace_syscall_info& info) {
     }
 }
 
+bool Tracer::starts_again(Task& task, const PendingCall& entered) {
+    while (!task.interrupted.empty()) {
+        PendingCall& before = task.interrupted.back();
+        const bool same = before.call == entered.call && before.arguments == entered.arguments &&
+                          before.instruction == entered.instruction;
+        const bool by_block = entered.call != nullptr && entered.call->kind == CallKind::restart;
+        if (before.stack == entered.stack && (same || by_block)) {
+            task.pending = std::move(before);
+            task.interrupted.pop_back();
+            ++task.pending->restarts;
+            return true;
+        }
+        if (entered.stack < before.stack) {
+            return false; // further down the stack: a call of the handler
+        }
+        calls_.end_interrupted(task); // the handler did not return to it
+    }
+    return false;
+}
+
 void Tracer::at_return(Task& task, const __ptrace_syscall_info& info) {
     task.inside_call = false;
-    if (!task.pending || task.pending->interrupted) {
+    if (std::exchange(task.returning_from_handler, false)) {
+        // What the interrupted call answers is restored now: EINTR, or what makes it start again.
+        ++call_stops_[nullptr];
+        if (!task.interrupted.empty() && task.interrupted.back().stack == info.stack_pointer &&
+            info.exit.rval == -EINTR) {
+            calls_.end_interrupted(task);
+        }
+        return;
+    }
+    if (!task.pending) {
         ++call_stops_[nullptr];
         return;
     }
     ++call_stops_[task.pending->call];
     const std::int64_t value = info.exit.rval;
-    if (may_start_again(value)) {
-        calls_.leave(task, {Outcome::Kind::interrupted, -1, EINTR}, true);
-        return;
-    }
     Outcome outcome;
-    outcome.value = info.exit.is_error != 0 ? -1 : value;
-    outcome.error = info.exit.is_error != 0 ? static_cast<int>(-value) : 0;
-    calls_.leave(task, outcome, false);
+    if (may_start_again(value)) {
+        outcome = {Outcome::Kind::interrupted, -1, EINTR};
+    } else {
+        outcome.value = info.exit.is_error != 0 ? -1 : value;
+        outcome.error = info.exit.is_error != 0 ? static_cast<int>(-value) : 0;
+    }
+    calls_.leave(task, outcome);
 }
 
 std::vector<SummaryRecord::Count> Tracer::stops() const {

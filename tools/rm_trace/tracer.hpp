@@ -66,6 +66,8 @@ class Tracer {
     void handle_stop(Task& task, int status);
     void at_call(Task& task, bool from_filter);
     void at_entry(Task& task, const __ptrace_syscall_info& info);
+    /// Whether the call that was entered is an interrupted one that the kernel starts over.
+    [[nodiscard]] bool starts_again(Task& task, const PendingCall& entered);
     void at_return(Task& task, const __ptrace_syscall_info& info);
     void at_birth(Task& parent, int event);
     void at_exec(Task& task);

@@ -109,7 +109,7 @@ void Tracer::at_birth(Task& parent, int event) {
     if (::ptrace(PTRACE_GETEVENTMSG, maker, nullptr, &message) == 0 && message != 0) {
         const auto tid = static_cast<pid_t>(message);
         if (!tasks_.contains(tid)) {
-            const auto process = parent.process; // `parent` moves when the table grows
+            const auto process = parent.process;
             const bool is_thread = event == PTRACE_EVENT_CLONE && process_id_of(tid) == process->pid;
             BirthRecord record;
             record.parent = maker;
@@ -149,18 +149,15 @@ void Tracer::at_exec(Task& task) {
     (void)::ptrace(PTRACE_GETEVENTMSG, task.tid, nullptr, &message);
     const auto former = static_cast<pid_t>(message);
     // The others of the process are gone, the one that called it has taken the first one's number.
-    if (task.pending) {
-        calls_.give_up(task, Outcome::Kind::unfinished);
-    }
+    calls_.end_unfinished(task);
     task.inside_call = false;
     if (former != 0 && former != task.tid) {
         if (const auto caller = tasks_.find(former); caller != tasks_.end()) {
-            if (caller->second.pending) {
-                calls_.give_up(caller->second, Outcome::Kind::unfinished);
-            }
+            calls_.end_unfinished(caller->second);
             tasks_.erase(caller);
         }
     }
+    nodes_.forget();
     task.process->watched.clear();
     task.process->space = std::make_shared<AddressSpace>();
     if (!running_) {
@@ -208,16 +205,16 @@ void Tracer::let_go() {
 }
 
 void Tracer::let_go_of(Task& task, int signal) {
-    if (task.pending) {
-        calls_.give_up(task, Outcome::Kind::unfinished);
-    }
+    calls_.end_unfinished(task);
     const pid_t tid = task.tid;
+    nodes_.forget();
     tasks_.erase(tid);
     (void)::ptrace(PTRACE_DETACH, tid, nullptr, static_cast<long>(signal));
 }
 
 void Tracer::at_foreign_call(Task& task, const __ptrace_syscall_info& info) {
     ++event_stops_["foreign-call"];
+    nodes_.remember_nothing(); // its close in that convention is not seen
     // ioctl in the 32-bit convention; every other call of it is none of ours.
     constexpr std::uint64_t ioctl_32 = 54;
     constexpr std::uint64_t ioctl_x32 = 0x40000000 | 514;
