@@ -9,7 +9,6 @@ namespace upcie::rm {
 
 namespace {
 
-constexpr auto absent = ParameterSize::absent;
 constexpr Control control_table[] = {
 #include <rm/tables/controls_0000.inc>
 #include <rm/tables/controls_0073.inc>

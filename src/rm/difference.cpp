@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <rm/normalise.hpp>
+#include <upcie/rm/escapes.hpp>
 #include <upcie/rm/objects.hpp>
 
 namespace upcie::rm {
@@ -28,15 +29,15 @@ std::string object_label(const ObjectTree& tree, const Call& call) {
     return object != nullptr ? object->label : std::string{};
 }
 
-Step step_of(const Call& call, DriverVersion version, const ObjectTree& before, const AddressRegions& regions) {
+Step step_of(const Call& call, DriverVersion version, const ObjectTree& tree, const AddressRegions& regions) {
     Step step;
     step.ask = ask_of(call);
     step.name = call_name(call, version);
-    // A new object has no label yet; that of its parent says where it comes in.
+    // A new object's own label says nothing; that of its parent says where it comes in.
     const bool allocates = call.class_id.has_value();
-    const Object* parent = allocates ? before.find(call.client, call.parent) : nullptr;
+    const Object* parent = allocates ? tree.find(call.client, call.parent) : nullptr;
     const std::string label =
-        allocates ? (parent != nullptr ? parent->label : std::string{}) : object_label(before, call);
+        allocates ? (parent != nullptr ? parent->label : std::string{}) : object_label(tree, call);
     if (!label.empty()) {
         step.name += (allocates ? " under " : " on ") + label;
     }
@@ -45,8 +46,8 @@ Step step_of(const Call& call, DriverVersion version, const ObjectTree& before, 
     step.outcome = outcome_text(call);
     step.sequence = call.record->stamp.sequence;
     for (const Block& block : call.ioctl->blocks) {
-        const auto in = normalise(call, block, block.before.bytes, before, regions);
-        const auto out = normalise(call, block, bytes_after(block, call.ioctl->outcome), before, regions);
+        const auto in = normalise(call, block, block.before.bytes, tree, regions);
+        const auto out = normalise(call, block, bytes_after(block, call.ioctl->outcome), tree, regions);
         step.request.insert(step.request.end(), in.begin(), in.end());
         step.reply.insert(step.reply.end(), out.begin(), out.end());
     }
@@ -172,6 +173,12 @@ std::vector<ThreadSteps> steps_of(const Trace& trace) {
     for (const Record& record : trace.records) {
         const auto call = understand(record, version);
         regions.take(record, call);
+        // What is made has its name behind the call, what is freed has it before.
+        const bool makes =
+            call && (call->class_id || call->what == BlockKind{BlockKind::Type::escape, escape_dup_object});
+        if (makes) {
+            tree.apply(record, call);
+        }
         if (call) {
             auto thread = std::ranges::find(threads, record.stamp.tid, &ThreadSteps::tid);
             if (thread == threads.end()) {
@@ -188,7 +195,9 @@ std::vector<ThreadSteps> steps_of(const Trace& trace) {
                 thread->steps.push_back(std::move(step));
             }
         }
-        tree.apply(record, call);
+        if (!makes) {
+            tree.apply(record, call);
+        }
     }
     return threads;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <rm/block_kinds.hpp>
 #include <rm/little_endian.hpp>
 #include <upcie/rm/classes.hpp>
 #include <upcie/rm/escapes.hpp>
@@ -25,28 +26,22 @@ struct DescriptorPlace {
     std::uint16_t offset;
     bool from_end;
 };
-constexpr BlockKind escape(std::uint32_t number) {
-    return {BlockKind::Type::escape, number};
-}
-constexpr BlockKind uvm(std::uint32_t number) {
-    return {BlockKind::Type::uvm, number};
-}
 constexpr DescriptorPlace descriptor_places[] = {
-    {escape(escape_register_fd), 0, false},
-    {escape(escape_alloc_memory), 48, false},
-    {escape(escape_map_memory), 48, false},
-    {escape(escape_alloc_os_event), 8, false},
-    {escape(escape_free_os_event), 8, false},
-    {escape(escape_export_to_dmabuf_fd), 0, false},
-    {{BlockKind::Type::control, 0x3d05}, 16, false},
-    {{BlockKind::Type::control, 0x3d06}, 0, false},
-    {{BlockKind::Type::allocation, class_event}, 16, false},
-    {{BlockKind::Type::allocation, class_event_os_event}, 16, false},
-    {uvm(uvm_register_gpu_vaspace), 16, false},
-    {uvm(uvm_register_channel), 16, false},
-    {uvm(uvm_register_gpu), 24, false},
-    {uvm(uvm_map_external_allocation), 16, true},
-    {uvm(75), 0, false}, // MM_INITIALIZE
+    {escape_block(escape_register_fd), 0, false},
+    {escape_block(escape_alloc_memory), 48, false},
+    {escape_block(escape_map_memory), 48, false},
+    {escape_block(escape_alloc_os_event), 8, false},
+    {escape_block(escape_free_os_event), 8, false},
+    {escape_block(escape_export_to_dmabuf_fd), 0, false},
+    {control_block(0x3d05), 16, false},
+    {control_block(0x3d06), 0, false},
+    {allocation_block(class_event), 16, false},
+    {allocation_block(class_event_os_event), 16, false},
+    {uvm_block(uvm_register_gpu_vaspace), 16, false},
+    {uvm_block(uvm_register_channel), 16, false},
+    {uvm_block(uvm_register_gpu), 24, false},
+    {uvm_block(uvm_map_external_allocation), 16, true},
+    {uvm_block(75), 0, false}, // MM_INITIALIZE
 };
 
 /// What a block of a call is, by its path.
@@ -172,6 +167,10 @@ std::vector<std::byte> normalise(const Call& call, const Block& block, std::span
         if (place.where == kind && place.offset <= result.size()) {
             store(std::span{result}, place.from_end ? result.size() - place.offset : place.offset, std::uint32_t{0});
         }
+    }
+    if (call.class_id && kind == call.what && tree.find(call.client, call.object) == nullptr) {
+        // The handle of an object that was refused: the caller's or the driver's choice, and nobody has it.
+        store(std::span{result}, 8, std::uint32_t{0});
     }
     replace_words(result, call, tree, regions);
     return result;
