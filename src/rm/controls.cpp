@@ -42,14 +42,17 @@ constexpr ConsumedControl consumed_table[] = {
 
 const Control* find_control(std::uint32_t command, DriverVersion version) noexcept {
     const Control* newest = nullptr;
+    const Control* sizeless = nullptr;
     for (const Control* row = find_in(control_table, &Control::command, command);
          row != nullptr && row != std::end(control_table) && row->command == command; ++row) {
-        newest = row;
         if (version.known() && row->size.at(version)) {
-            break;
+            return row;
         }
+        newest = row;
+        sizeless = row->size.known() ? sizeless : row;
     }
-    return newest;
+    // One whose size no header gives may be meant where the others are known not to be.
+    return version.known() && sizeless != nullptr ? sizeless : newest;
 }
 
 std::span<const Control> controls() noexcept {

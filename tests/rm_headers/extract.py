@@ -181,8 +181,9 @@ class Tree:
         for text in [*self.texts.values(), (self.sdk / "nvos.h").read_text(errors="replace")]:
             for body, name in re.findall(r"typedef\s+struct(?:\s+\w+)?\s*\{([^{}]*)\}\s*(\w+)\s*;", text):
                 body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+                names = [name, *re.findall(r"typedef\s+" + name + r"\s+(\w+)\s*;", text)]
                 for a, b in re.findall(r"NV_DECLARE_ALIGNED\(NvP64\s+(\w+),\s*8\)|NvP64\s+(\w+)\s+NV_ALIGN", body):
-                    yield name, a or b
+                    yield from ((one, a or b) for one in names)
 
     def compile(self, sizes, offsets):
         """sizeof of each type and offsetof of each (type, member), asked of the compiler. What it does not know is left
