@@ -102,6 +102,8 @@ def histories(trees, later):
         for branch, facts in trees:
             name, size = facts.get((kind, number), (None, "absent"))
             seen.append((branch, name, size))
+        if all(name is None for _, name, _ in seen):
+            seen = []  # in no public header at all: that a tree lacks it says nothing
         for name, branch, size in later.get((kind, number), []):
             at = [entry for entry in seen if entry[0] == branch]
             for entry in at:
@@ -135,7 +137,7 @@ def histories(trees, later):
 
 def size_text(changes, checked):
     """The C++ of a ParameterSize."""
-    if not changes or all(size == "-" for _, size in changes):
+    if all(size in ("-", "absent") for _, size in changes):
         return "{}"
     entries = [(branch, "absent" if size in ("absent", "-") else size) for branch, size in changes]
     if len(entries) > MOST_CHANGES:
