@@ -29,6 +29,31 @@ std::string size_text(const Call& call, DriverVersion version) {
     return text;
 }
 
+std::string object_text(const ObjectTree& tree, std::optional<std::size_t> object) {
+    return object ? tree.objects()[*object].label : std::string{"an object that was not seen"};
+}
+
+/// What a call mapped or exported: all that the tree has beyond these numbers.
+std::string made_text(const ObjectTree& tree, std::size_t mappings, std::size_t exports) {
+    std::string text;
+    for (std::size_t i = mappings; i < tree.mappings().size(); ++i) {
+        const ObjectMapping& mapping = tree.mappings()[i];
+        text += fmt::format(" of {} at 0x{:x}, {}", object_text(tree, mapping.object), mapping.address,
+                            bytes_text(mapping.length));
+    }
+    for (std::size_t i = exports; i < tree.exports().size(); ++i) {
+        const ObjectExport& made = tree.exports()[i];
+        for (const ObjectExport::Part& part : made.parts) {
+            text +=
+                fmt::format(" of {}{}", object_text(tree, part.object),
+                            part.bytes != 0 ? fmt::format(", {} from 0x{:x} on", bytes_text(part.bytes), part.offset)
+                                            : std::string{});
+        }
+        text += fmt::format(" -> {} fd {}", made.dma_buf ? "dma-buf" : "descriptor", made.fd);
+    }
+    return text;
+}
+
 } // namespace
 
 ClassRole SubmissionText::engine(const Submission& submission, std::uint8_t subchannel, const ObjectTree& tree) const {
@@ -116,7 +141,10 @@ std::string timeline_text(const Trace& trace) {
                 }
             } else {
                 what = objects_of_call(*call, tree);
+                const std::size_t mappings = tree.mappings().size();
+                const std::size_t exports = tree.exports().size();
                 tree.apply(record, call);
+                what += made_text(tree, mappings, exports);
             }
             text += fmt::format("{} {}{}{}: {}\n", call->ioctl->node.path, call_name(*call, version), what,
                                 size_text(*call, version), outcome_text(*call));

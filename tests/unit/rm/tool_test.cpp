@@ -72,6 +72,11 @@ TEST_F(RmTool, DecodesEveryForm) {
     EXPECT_EQ(timeline.status, 0) << timeline.errors;
     EXPECT_NE(timeline.out.find("copy engine 1"), std::string::npos);
     EXPECT_NE(timeline.out.find("(by XFER)"), std::string::npos);
+    TraceBuilder exporting;
+    const auto objects = exporting.objects();
+    exporting.control(objects.device, 0x3d05, Words{24}.u32(12, objects.memory).bytes(), Words{24}.u32(16, 9).bytes());
+    const std::string exported = write("export.jsonl", file_text(exporting.trace));
+    EXPECT_NE(ask({"decode", exported.c_str()}).out.find("of video memory 1 -> descriptor fd 9"), std::string::npos);
     const Answer summary = ask({"decode", "--summary", trace_.c_str()});
     EXPECT_NE(summary.out.find("9 ioctls"), std::string::npos) << summary.out;
     const Answer json = ask({"decode", "--json", trace_.c_str()});
