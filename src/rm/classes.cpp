@@ -7,7 +7,6 @@ namespace upcie::rm {
 
 namespace {
 
-constexpr auto absent = ParameterSize::absent;
 constexpr Class class_table[] = {
 #include <rm/tables/classes.inc>
 };

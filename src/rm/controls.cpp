@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <upcie/rm/controls.hpp>
 
-#include <algorithm>
+#include <iterator>
 
 #include <rm/table.hpp>
 
@@ -9,7 +9,6 @@ namespace upcie::rm {
 
 namespace {
 
-constexpr auto absent = ParameterSize::absent;
 constexpr Control control_table[] = {
 #include <rm/tables/controls_0000.inc>
 #include <rm/tables/controls_0073.inc>
@@ -42,15 +41,18 @@ constexpr ConsumedControl consumed_table[] = {
 } // namespace
 
 const Control* find_control(std::uint32_t command, DriverVersion version) noexcept {
-    const auto [first, last] = std::ranges::equal_range(control_table, command, {}, &Control::command);
     const Control* newest = nullptr;
-    for (const Control& candidate : std::ranges::subrange(first, last)) {
-        newest = &candidate;
-        if (version.known() && candidate.size.at(version)) {
-            return &candidate;
+    const Control* sizeless = nullptr;
+    for (const Control* row = find_in(control_table, &Control::command, command);
+         row != nullptr && row != std::end(control_table) && row->command == command; ++row) {
+        if (version.known() && row->size.at(version)) {
+            return row;
         }
+        newest = row;
+        sizeless = row->size.known() ? sizeless : row;
     }
-    return newest;
+    // One whose size no header gives may be meant where the others are known not to be.
+    return version.known() && sizeless != nullptr ? sizeless : newest;
 }
 
 std::span<const Control> controls() noexcept {

@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include <rm/block_kinds.hpp>
 #include <upcie/rm/escapes.hpp>
 
 namespace upcie::rm {
@@ -15,45 +16,36 @@ namespace {
 
 constexpr std::uint16_t fixed = EmbeddedPointer::none;
 
-constexpr BlockKind escape(std::uint32_t number) {
-    return {BlockKind::Type::escape, number};
-}
-constexpr BlockKind control(std::uint32_t command) {
-    return {BlockKind::Type::control, command};
-}
-constexpr BlockKind uvm(std::uint32_t command) {
-    return {BlockKind::Type::uvm, command};
-}
 /// `bytes` of one element, `count` of them: most lists are {u32 count @0, pointer @8}.
 constexpr EmbeddedPointer list(std::uint32_t command, std::string_view name, std::uint32_t bytes,
                                std::uint16_t pointer = 8, std::uint16_t count = 0) {
-    return {control(command), pointer, name, count, 4, bytes};
+    return {control_block(command), pointer, name, count, 4, bytes};
 }
 
-constexpr std::array table{
-    EmbeddedPointer{escape(escape_i2c_access), 16, "params", 8, 4, 1},
-    EmbeddedPointer{escape(escape_idle_channels), 16, "clients", 12, 4, 4},
-    EmbeddedPointer{escape(escape_idle_channels), 24, "devices", 12, 4, 4},
-    EmbeddedPointer{escape(escape_idle_channels), 32, "channels", 12, 4, 4},
-    EmbeddedPointer{escape(escape_access_registry), 16, "device_node", 12, 4, 1},
-    EmbeddedPointer{escape(escape_access_registry), 32, "parameter", 24, 4, 1},
-    EmbeddedPointer{escape(escape_access_registry), 48, "binary_data", 40, 4, 1},
-    EmbeddedPointer{escape(escape_get_event_data), 0, "event", fixed, 4, 16},
+constexpr std::array embedded_pointer_table{
+    EmbeddedPointer{escape_block(escape_i2c_access), 16, "params", 8, 4, 1},
+    EmbeddedPointer{escape_block(escape_idle_channels), 16, "clients", 12, 4, 4},
+    EmbeddedPointer{escape_block(escape_idle_channels), 24, "devices", 12, 4, 4},
+    EmbeddedPointer{escape_block(escape_idle_channels), 32, "channels", 12, 4, 4},
+    EmbeddedPointer{escape_block(escape_access_registry), 16, "device_node", 12, 4, 1},
+    EmbeddedPointer{escape_block(escape_access_registry), 32, "parameter", 24, 4, 1},
+    EmbeddedPointer{escape_block(escape_access_registry), 48, "binary_data", 40, 4, 1},
+    EmbeddedPointer{escape_block(escape_get_event_data), 0, "event", fixed, 4, 16},
 
     // NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: one length for three strings.
     list(0x101, "driver_version", 1, 8),
     list(0x101, "version", 1, 16),
     list(0x101, "title", 1, 24),
     // NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS: a matrix of all the GPUs named.
-    EmbeddedPointer{control(0x127), 160, "bus_peer_ids", 128, 4, 4, true},
-    EmbeddedPointer{control(0x127), 168, "bus_egm_peer_ids", 128, 4, 4, true, 550},
+    EmbeddedPointer{control_block(0x127), 160, "bus_peer_ids", 128, 4, 4, true},
+    EmbeddedPointer{control_block(0x127), 168, "bus_egm_peer_ids", 128, 4, 4, true, 550},
     // NV0000_CTRL_CMD_SYSTEM_EXECUTE_ACPI_METHOD, and its successor of class 0073.
-    EmbeddedPointer{control(0x130), 8, "in_data", 16, 2, 1},
-    EmbeddedPointer{control(0x130), 24, "out_data", 32, 2, 1},
-    EmbeddedPointer{control(0x730120), 8, "in_data", 16, 2, 1, false, 555},
-    EmbeddedPointer{control(0x730120), 24, "out_data", 32, 2, 1, false, 555},
+    EmbeddedPointer{control_block(0x130), 8, "in_data", 16, 2, 1},
+    EmbeddedPointer{control_block(0x130), 24, "out_data", 32, 2, 1},
+    EmbeddedPointer{control_block(0x730120), 8, "in_data", 16, 2, 1, false, 555},
+    EmbeddedPointer{control_block(0x730120), 24, "out_data", 32, 2, 1, false, 555},
     // NV0000_CTRL_CMD_GPU_GET_ID_INFO: a name of at most 128 characters.
-    EmbeddedPointer{control(0x202), 16, "name", fixed, 4, 128},
+    EmbeddedPointer{control_block(0x202), 16, "name", fixed, 4, 128},
     list(0x283, "clients", 4, 16, 8),
     list(0x283, "devices", 4, 24, 8),
     list(0x283, "channels", 4, 32, 8),
@@ -68,7 +60,7 @@ constexpr std::array table{
     list(0x801705, "channels", 4, 40),
     list(0x80170d, "channel_handles", 4, 8),
     list(0x80170d, "channels", 4, 16),
-    EmbeddedPointer{control(0x80180f), 48, "page_directory_entry", fixed, 4, 16},
+    EmbeddedPointer{control_block(0x80180f), 48, "page_directory_entry", fixed, 4, 16},
     list(0x801b01, "capabilities", 1),
     list(0x801c01, "capabilities", 1),
     list(0x20800101, "gpu_info", 8),
@@ -91,20 +83,20 @@ constexpr std::array table{
     list(0x83de0316, "data", 1, 16, 4),
     list(0x83de0326, "data", 1, 0, 8),
     list(0x83de0327, "data", 1, 0, 8),
-    EmbeddedPointer{control(0xa0bc0101), 24, "timestamps", 16, 4, 16, false, 550},
+    EmbeddedPointer{control_block(0xa0bc0101), 24, "timestamps", 16, 4, 16, false, 550},
     list(0xb06f010c, "context", 1, 8, 4),
     list(0xb06f010d, "context", 1, 8, 4),
 
     // /dev/nvidia-uvm-tools alone. INIT_EVENT_TRACKER's buffers are shared memory, not parameters.
-    EmbeddedPointer{uvm(62), 0, "data", 8, 8, 1},
-    EmbeddedPointer{uvm(63), 0, "data", 8, 8, 1},
-    EmbeddedPointer{uvm(64), 0, "processors", 8, 4, 16},
+    EmbeddedPointer{uvm_block(62), 0, "data", 8, 8, 1},
+    EmbeddedPointer{uvm_block(63), 0, "data", 8, 8, 1},
+    EmbeddedPointer{uvm_block(64), 0, "processors", 8, 4, 16},
 };
 
 } // namespace
 
 std::span<const EmbeddedPointer> embedded_pointers() noexcept {
-    return table;
+    return embedded_pointer_table;
 }
 
 } // namespace upcie::rm

@@ -9,7 +9,6 @@ namespace upcie::rm {
 
 namespace {
 
-constexpr auto absent = ParameterSize::absent;
 constexpr Escape escape_table[] = {
 #include <rm/tables/escapes.inc>
 };

@@ -5,7 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <upcie/rm/parameter_size.hpp>
+
 namespace upcie::rm {
+
+/// As the tables spell it.
+inline constexpr std::uint32_t absent = ParameterSize::absent;
 
 /// Whether the rows stand in ascending order of `key`, as find_in() needs them; checked when compiling.
 template <class Row, std::size_t N, class Key>

@@ -7,7 +7,6 @@ namespace upcie::rm {
 
 namespace {
 
-constexpr auto absent = ParameterSize::absent;
 constexpr UvmCommand uvm_table[] = {
 #include <rm/tables/uvm.inc>
 };

@@ -4,8 +4,9 @@
 
 usage: extract.py TREE
 
-Prints lines of tab-separated KIND, NUMBER, NAME, SIZE, where KIND is branch, escape, class, control, uvm, status or
-pointer, and SIZE is '-' where the headers name no structure of parameters. Names and numbers come from the text of the
+Prints lines of tab-separated KIND, NUMBER, NAME, SIZE, where KIND is branch, escape, class, control, uvm, status, pointer
+or status_from_end (how far before the end of an argument its status lies), and SIZE is '-' where the headers name no
+structure of parameters. Names and numbers come from the text of the
 headers; every size and offset from the compiler (CC, default cc), which sees the headers themselves.
 """
 import pathlib
@@ -38,6 +39,7 @@ ESCAPE_TYPES = {
     "EXPORT_TO_DMABUF_FD": "nv_ioctl_export_to_dma_buf_fd_t", "WAIT_OPEN_COMPLETE": "nv_ioctl_wait_open_complete_t",
     "NUMA_INFO": "nv_ioctl_numa_info_t", "SET_NUMA_STATUS": "nv_ioctl_set_numa_info_t",
 }
+STATUS_MEMBERS = ("status", "Status", "rmStatus", "params.status")
 CARDS = 32  # CARD_INFO's argument is an array, one for each
 
 
@@ -179,8 +181,9 @@ class Tree:
         for text in [*self.texts.values(), (self.sdk / "nvos.h").read_text(errors="replace")]:
             for body, name in re.findall(r"typedef\s+struct(?:\s+\w+)?\s*\{([^{}]*)\}\s*(\w+)\s*;", text):
                 body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+                names = [name, *re.findall(r"typedef\s+" + name + r"\s+(\w+)\s*;", text)]
                 for a, b in re.findall(r"NV_DECLARE_ALIGNED\(NvP64\s+(\w+),\s*8\)|NvP64\s+(\w+)\s+NV_ALIGN", body):
-                    yield name, a or b
+                    yield from ((one, a or b) for one in names)
 
     def compile(self, sizes, offsets):
         """sizeof of each type and offsetof of each (type, member), asked of the compiler. What it does not know is left
@@ -244,8 +247,9 @@ class Probe:
         for line in (output or "").splitlines():
             key, value = line.rsplit(" ", 1)
             answers[key] = int(value)
-        if refused:
-            print("extract.py: not in these headers: " + ", ".join(refused), file=sys.stderr)
+        missing = [name for name in refused if name.split(".")[-1] not in STATUS_MEMBERS and ".params." not in name]
+        if missing:
+            print("extract.py: not in these headers: " + ", ".join(missing), file=sys.stderr)
         return answers
 
 
@@ -259,7 +263,11 @@ def main():
     types = set(filter(None, allocations.values())) | {kind for _, kind in controls.values() if kind}
     types |= {kind for _, kind in uvm.values() if kind} | {ESCAPE_TYPES[name] for name in tree.escapes().values()
                                                           if name in ESCAPE_TYPES} | {"nv_ioctl_card_info_t"}
-    answers = tree.compile(types, pointers)
+    argument_types = {("escape", number): ESCAPE_TYPES[name] for number, name in tree.escapes().items()
+                      if name in ESCAPE_TYPES}
+    argument_types |= {("uvm", number): kind for number, (_, kind) in uvm.items() if kind}
+    status_members = {(kind, member) for kind in argument_types.values() for member in STATUS_MEMBERS}
+    answers = tree.compile(types, sorted(set(pointers) | status_members))
 
     def size(kind):
         if kind is None:
@@ -279,6 +287,10 @@ def main():
         out.write(f"uvm\t0x{number:x}\t{name}\t{size(kind)}\n")
     for number, name in sorted(tree.statuses().items()):
         out.write(f"status\t0x{number:x}\t{name}\t-\n")
+    for (where, number), kind in sorted(argument_types.items()):
+        offsets = [answers[f"M {kind}.{member}"] for member in STATUS_MEMBERS if f"M {kind}.{member}" in answers]
+        if offsets and f"T {kind}" in answers:
+            out.write(f"status_from_end\t0x{number:x}\t{where}\t{answers[f'T {kind}'] - offsets[0]}\n")
     users = {}
     for number, (name, kind) in controls.items():
         users.setdefault(kind, []).append(("control", number))

@@ -47,6 +47,7 @@ NOTES = {
     ("escape", 0x4e): "the argument ends with the fd of the node that the mapping is then made through",
     ("escape", 0x57): "graphics and video; not the compute path of 550 and later",
     ("escape", 0x58): "graphics and video; not the compute path of 550 and later",
+    ("escape", 0x5f): "RM_NVLOG_CTRL at 535",
     ("escape", 0x5c): "defined, but never dispatched: control 0x3d05 exports an object",
     ("escape", 0x5d): "defined, but never dispatched: control 0x3d06 imports an object",
     ("escape", 0xc8): "an array of 32 cards of 72 bytes",
@@ -59,8 +60,10 @@ NOTES = {
     ("uvm", 0x4b): "gives the fd of another open of /dev/nvidia-uvm, which keeps the mm alive",
 }
 # Where the kernel takes an escape; all the others on /dev/nvidiactl alone.
-NODES = {0x27: "gpu", 0x2b: "either", 0x39: "gpu", 0x52: "either", 0xc9: "gpu", 0xce: "either", 0xcf: "either", 0xd5: "gpu",
+NODES = {0x27: "gpu", 0x2b: "either", 0x39: "gpu", 0x52: "either", 0xc9: "gpu", 0xce: "either", 0xcf: "either", 0xd3: "either", 0xd5: "gpu",
          0xd7: "gpu", 0xd8: "gpu", 0xd9: "gpu", 0xda: "gpu"}
+# Where the status moved with a new member behind or before it: src/rm/call.cpp knows them.
+MOVED_STATUS = {("uvm", 0x2a), ("uvm", 0x33), ("uvm", 0x38), ("uvm", 0x40)}
 # The controls, cut into files of a few hundred lines: the first number beyond each file.
 PIECES = [(0x00730000, "controls_0000"), (0x00800000, "controls_0073"), (0x20800000, "controls_0080"),
           (0x20800a00, "controls_2080_gpu"), (0x20801000, "controls_2080_internal"), (0x20802000, "controls_2080_memory"),
@@ -74,6 +77,8 @@ def load(path):
         kind, number, name, size = line.split("\t")
         if kind == "branch":
             branch = int(name.split(".")[0])
+        elif kind == "status_from_end":
+            facts[(name + "_status", int(number, 16))] = ("", size)
         elif kind != "pointer":
             facts[(kind, int(number, 16))] = (name, size)
     return branch, facts
@@ -91,12 +96,14 @@ def load_later():
 
 def histories(trees, later):
     """[(kind, number, name, [(branch, size)], checked_until)]; a number that changed its name has a line for each."""
-    keys = sorted({key for _, facts in trees for key in facts} | set(later))
+    keys = sorted({key for _, facts in trees for key in facts if not key[0].endswith("_status")} | set(later))
     for kind, number in keys:
         seen = []  # (branch, name or None, size)
         for branch, facts in trees:
             name, size = facts.get((kind, number), (None, "absent"))
             seen.append((branch, name, size))
+        if all(name is None for _, name, _ in seen):
+            seen = []  # in no public header at all: that a tree lacks it says nothing
         for name, branch, size in later.get((kind, number), []):
             at = [entry for entry in seen if entry[0] == branch]
             for entry in at:
@@ -108,6 +115,8 @@ def histories(trees, later):
         while seen and seen[0][1] is None:
             seen.pop(0)
         names = list(dict.fromkeys(name for _, name, _ in seen if name))
+        if kind != "control":
+            names = names[-1:]  # renamed: only controls have numbers that were given away again
         for name in names:
             changes, last = [], None
             for branch, own, size in seen:
@@ -128,7 +137,7 @@ def histories(trees, later):
 
 def size_text(changes, checked):
     """The C++ of a ParameterSize."""
-    if not changes or all(size == "-" for _, size in changes):
+    if all(size in ("-", "absent") for _, size in changes):
         return "{}"
     entries = [(branch, "absent" if size in ("absent", "-") else size) for branch, size in changes]
     if len(entries) > MOST_CHANGES:
@@ -152,19 +161,28 @@ def main():
         sys.exit(__doc__)
     trees = [load(path) for path in sys.argv[1:]]
     rows = {}
+
+    def status(kind, number):
+        """Where the status lies; the same in all trees, or this format of the tables does not do."""
+        found = {facts[(kind + "_status", number)][1] for _, facts in trees if (kind + "_status", number) in facts}
+        if len(found) > 1 and (kind, number) not in MOVED_STATUS:
+            sys.exit(f"write_tables.py: the status of {kind} 0x{number:x} moved: {found}")
+        newest = [facts[(kind + "_status", number)][1] for _, facts in trees if (kind + "_status", number) in facts]
+        return newest[-1] if newest else "0"
+
     for kind, number, name, changes, checked in histories(trees, load_later()):
         size = size_text(changes, checked)
         note = NOTES.get((kind, number), "")
         if kind == "escape":
             node = NODES.get(number, "control")
-            text = f'{{0x{number:02x}, "{name}", EscapeNode::{node}, {size}, "{note}"}},'
+            text = f'{{0x{number:02x}, "{name}", EscapeNode::{node}, {size}, {status(kind, number)}, "{note}"}},'
             rows.setdefault("escapes", []).append(text)
         elif kind == "class":
             rows.setdefault("classes", []).append(f'{{0x{number:04x}, "{name}", ClassRole::{role(name)}, {size}, "{note}"}},')
         elif kind == "control":
             rows.setdefault("control", []).append((number, f'{{0x{number:x}, "{name}", {size}}},'))
         elif kind == "uvm":
-            rows.setdefault("uvm", []).append(f'{{0x{number:x}, "{name}", {size}, "{note}"}},')
+            rows.setdefault("uvm", []).append(f'{{0x{number:x}, "{name}", {size}, {status(kind, number)}, "{note}"}},')
         elif kind == "status":
             rows.setdefault("statuses", []).append(f'{{0x{number:x}, "{name}"}},')
     OUT.mkdir(exist_ok=True)

@@ -52,6 +52,7 @@ inline constexpr std::uint32_t class_subdevice = 0x2080;
 inline constexpr std::uint32_t class_memory_system = 0x3e;
 inline constexpr std::uint32_t class_memory_local_user = 0x40;
 inline constexpr std::uint32_t class_memory_os_descriptor = 0x71;
+inline constexpr std::uint32_t class_memory_virtual = 0x50a0;
 
 /// The class of this id, or nullptr for one that no public header has. Threads: any.
 [[nodiscard]] const Class* find_class(std::uint32_t id) noexcept;

@@ -23,7 +23,9 @@ struct Escape {
     std::uint8_t number = 0;
     std::string_view name; ///< without the prefix NV_ESC_: "RM_ALLOC"
     EscapeNode node = EscapeNode::control;
-    ParameterSize size;    ///< of the argument; 0 bytes for none
+    ParameterSize size; ///< of the argument; 0 bytes for none
+    std::uint16_t status_from_end =
+        0;                 ///< the RM status lies that many bytes before the argument\'s end; 0: it has none
     std::string_view note; ///< what is known besides, a sentence or nothing
 };
 

@@ -15,6 +15,8 @@ struct UvmCommand {
     std::uint32_t number = 0;
     std::string_view name; ///< without the prefix UVM_: "MAP_EXTERNAL_ALLOCATION"
     ParameterSize size;
+    std::uint16_t status_from_end =
+        0; ///< the RM status lies that many bytes before the argument\'s end; 0: it has none
     std::string_view note;
 };
 
