@@ -155,7 +155,14 @@ void CapabilityTrials::judge() {
     const std::string left = !only_.empty() ? " The others were not asked for."
                              : complete     ? ""
                                             : " Not tried: " + list(not_tried_) + ".";
-    if (none_ == self_) {
+    if (none_ == self_ && self_ != "ok") {
+        report_.answer(
+            "capability", "refused_alike",
+            fmt::format("This user is refused {} in the same words ({}) as user {} with no capability: it is "
+                        "about something else than privilege.",
+                        what(), words(self_), uid_) +
+                left);
+    } else if (none_ == self_) {
         report_.answer("capability", "not_needed",
                        who + " may register " + what() + " with no capability at all." + left);
     } else if (!found_.empty()) {
