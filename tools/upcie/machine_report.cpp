@@ -26,7 +26,7 @@ std::string driver_of(const Json& gpu) {
     };
     std::string text;
     for (const Word& word : {Word{"kernel_driver", "driver"}, Word{"cuda", "CUDA"}, Word{"hip", "HIP"},
-                             Word{"hip_driver_version", "HIP driver version"}}) {
+                             Word{"hip_driver", "HIP driver version"}}) {
         const Json& value = member_of(gpu, word.member);
         if (value.is_null() || value == "") {
             continue;

@@ -51,6 +51,9 @@ constexpr std::array<KnownQuestion, 9> known_questions{{
      "--try-capabilities"},
 }};
 
+/// A run beside the usual one tries a process for each of some forty capabilities.
+constexpr unsigned patience_of_variants = 5;
+
 constexpr std::array<std::string_view, 3> gpu_flavours{"cuda", "hip", "stub"};
 
 /// Those that can be told to print the GPU's UUID.
@@ -132,6 +135,7 @@ void Planner::add_run(const KnownQuestion& known, std::string_view flavour, cons
     PlannedProbe one;
     one.probe = flavour.empty() ? std::string{known.question} : fmt::format("{}_{}", known.question, flavour);
     one.variant = known.variant;
+    one.patience = known.variant.empty() ? 1 : patience_of_variants;
     one.device = device;
     one.program = find_program(context_, folders_, one.probe);
     if (one.program.empty() && !known.variant.empty()) {
@@ -139,9 +143,8 @@ void Planner::add_run(const KnownQuestion& known, std::string_view flavour, cons
     }
     if (one.program.empty()) {
         one.outcome = probe_outcome::absent;
-        one.reason =
-            fmt::format("there is no program {}{} in {}", program_prefix, one.probe, fmt::join(folders_, ", "));
-        one.remedy = "Install it, or build it (ninja -C build), beside upcie or in PATH.";
+        one.reason = fmt::format("there is no program {}{} beside upcie or in PATH", program_prefix, one.probe);
+        one.remedy = "Install it, or build it (ninja -C build).";
     } else if (device.empty() && known.need == DeviceNeed::takes_over) {
         one.outcome = probe_outcome::skipped;
         one.reason = "it takes a device over and resets it, and no device was named for that";

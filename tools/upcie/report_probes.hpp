@@ -26,6 +26,7 @@ struct PlannedProbe {
     std::string device;                 ///< which it takes over; empty: none
     std::string program;                ///< its path; empty where there is none
     std::vector<std::string> arguments; ///< without --json
+    unsigned patience = 1;              ///< how many times the limit it may take
     std::string_view outcome;           ///< empty: it is to run; else probe_outcome::skipped or absent
     std::string reason;                 ///< why it does not
     std::string remedy;
@@ -39,6 +40,6 @@ struct PlannedProbe {
 [[nodiscard]] Result<std::vector<PlannedProbe>> plan_probes(Context& context, const ProbeChoice& choice);
 
 /// Runs it and answers its entry of report.json: never fails, for what went wrong is what people have to see.
-[[nodiscard]] Json run_probe(const PlannedProbe& planned, std::chrono::milliseconds limit);
+[[nodiscard]] Json run_probe(const PlannedProbe& planned, std::chrono::milliseconds usual_limit);
 
 } // namespace upcie::cli

@@ -88,7 +88,8 @@ void fill_in(Json& entry, const Judgement& judgement) {
 
 } // namespace
 
-Json run_probe(const PlannedProbe& planned, std::chrono::milliseconds limit) {
+Json run_probe(const PlannedProbe& planned, std::chrono::milliseconds usual_limit) {
+    const std::chrono::milliseconds limit = usual_limit * planned.patience;
     Json entry = entry_of(planned);
     entry["exit_status"] = nullptr;
     entry["signal"] = nullptr;
