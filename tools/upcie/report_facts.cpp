@@ -42,6 +42,7 @@ constexpr FactSource import_as_dma_buf[] = {{"vfio_bar_import", Kind::seen, "own
 constexpr FactSource import_as_opaque[] = {{"vfio_bar_import", Kind::seen, "own.opaque_fd.import"}};
 constexpr FactSource register_as_root[] = {
     {"vfio_share_gpu", Kind::seen, "bar.registration", "", false, Who::root},
+    {"vfio_share_gpu", Kind::seen, "bar", "", true, Who::root},
     {"vfio_share_gpu", Kind::answer, "device_read", "the GPU's read against the host's:", false, Who::root},
 };
 constexpr FactSource register_as_user[] = {
@@ -167,6 +168,7 @@ std::string found_in(const Json& probe_report, const FactSource& source) {
                 named(list_of(member_of(probe_report, "verdict"), "answers"), "topic", source.name)) {
             text = text_of(*answer, source.kind == Kind::answer ? "answer" : "sentence");
         }
+        text = text == "not_seen" ? std::string{} : text; // an observation says why
         break;
     case Kind::device: {
         const Json& device = member_of(probe_report, "device");
@@ -182,7 +184,9 @@ std::string found_in(const Json& probe_report, const FactSource& source) {
                 continue;
             }
             const Json& value = member_of(*seen, "value");
-            const std::string note = text_of(*seen, "note");
+            std::string note = text_of(*seen, "note");
+            constexpr std::string_view known = "not looked at: "; // "not seen" says so
+            note.erase(0, note.rfind(known, 0) == 0 ? known.size() : 0);
             text = value.is_null() ? fmt::format("not seen{}{}", note.empty() ? "" : ": ", note)
                                    : value_text(value, text_of(*seen, "unit"));
             break;

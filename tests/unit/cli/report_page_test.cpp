@@ -140,7 +140,7 @@ TEST(ReportPage, IsThisText) {
     EXPECT_EQ(page.substr(0, begin.size()), begin);
     EXPECT_EQ(page.substr(page.size() - end.size()), end);
     EXPECT_THAT(page, HasSubstr("| sub-range export | honoured; asked at 4 KiB: 4 KiB |\n"));
-    EXPECT_THAT(page, HasSubstr("| scatter list | not seen: not looked at: no importer |\n"));
+    EXPECT_THAT(page, HasSubstr("| scatter list | not seen: no importer |\n"));
     EXPECT_THAT(page, HasSubstr("| export of 0 bytes | EINVAL |\n"));
     EXPECT_THAT(page, HasSubstr("| export of managed memory | not recorded |\n"));
 }
@@ -213,7 +213,7 @@ TEST(Facts, NotRecordedNotSeenAndNotAskedAreThreeThings) {
     Json document = small_report();
     const MachineReport report{document};
     EXPECT_EQ(fact_of(report, row_of("reported granularity")), "not recorded");
-    EXPECT_EQ(fact_of(report, row_of("scatter list")), "not seen: not looked at: no importer");
+    EXPECT_EQ(fact_of(report, row_of("scatter list")), "not seen: no importer");
     EXPECT_EQ(fact_of(report, row_of("IOMMU_IOAS_MAP_FILE of a GPU dma-buf")), "not recorded");
     document["probes"].push_back(
         Json{{"probe", "vram_ioas_cuda"}, {"outcome", "not_asked"}, {"reason", "there is no /dev/iommu"}});
@@ -252,6 +252,19 @@ TEST(Facts, WhoAskedDecidesWhichRowItIs) {
     const MachineReport report{document};
     EXPECT_EQ(fact_of(report, row_of("BAR of an NVMe controller registered as IOMEMORY, as root")), "ok");
     EXPECT_EQ(fact_of(report, row_of("the same, as uid 1000 without capabilities")), "EPERM / EACCES");
+}
+
+TEST(Facts, WithoutADeviceTheRowSaysThatNoneWasGiven) {
+    Json document = small_report();
+    document["probes"].push_back(
+        Json{{"probe", "vfio_share_gpu_cuda"},
+             {"outcome", "answered"},
+             {"report",
+              {{"processes", {{"self", {{"effective_uid", 0}}}}},
+               {"observations", Json::array({seen("bar", nullptr, "", "not looked at: no device was given")})},
+               {"verdict", {{"answers", Json::array({{{"topic", "device_read"}, {"answer", "not_seen"}}})}}}}}});
+    EXPECT_EQ(fact_of(MachineReport{document}, row_of("BAR of an NVMe controller registered as IOMEMORY, as root")),
+              "not seen: no device was given");
 }
 
 TEST(Facts, BytesAreShortOnlyWhereNothingIsLost) {
