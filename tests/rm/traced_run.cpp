@@ -148,16 +148,12 @@ TracedRun run_traced(const NodeFolder& folder, const std::vector<std::string>& w
 
 std::string why_not_traceable() {
     static const std::string reason = [] {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        return std::string{"the target runs under a sanitizer, whose own ptrace and threads are in the way"};
-#else
         const NodeFolder folder;
         Child child{{UPCIE_TRACER, "--quiet", "-o", folder.file("trace"), "--", "/bin/true"}};
         const int status = child.wait();
         return status == 0 ? std::string{}
                            : "upcie_rm_trace cannot trace here (see its message): ptrace or seccomp "
                              "is forbidden, or this runs under user-mode emulation";
-#endif
     }();
     return reason;
 }

@@ -84,6 +84,9 @@ class ObjectArchive {
     }
     void node(NodeName& value) {
         text("node", value.path);
+        if (value.path.empty()) {
+            return;
+        }
         std::string kind;
         text("kind", kind);
         constexpr std::array kinds{Node::control, Node::gpu,          Node::uvm,  Node::uvm_tools,
@@ -91,15 +94,13 @@ class ObjectArchive {
         const auto found = std::ranges::find(kinds, kind, kind_name);
         if (found != kinds.end()) {
             value.kind = *found;
-        } else if (!value.path.empty()) {
+        } else {
             complain("kind", "is none that there is");
         }
     }
     void optional_node(bool& is_node, NodeName& value) {
-        is_node = find("node") != nullptr;
-        if (is_node) {
-            node(value);
-        }
+        node(value);
+        is_node = !value.path.empty();
     }
     void outcome(Outcome& value) {
         ended(value);
@@ -124,13 +125,13 @@ class ObjectArchive {
         }
         number(std::string{name} + "_error", value.error, 0);
     }
-    void block(std::string_view name, Block& value, const Outcome&) {
+    void block(std::string_view name, Block& value, const Outcome& outcome) {
         if (const Json* member = find(name)) {
-            read_block(name, *member, value);
+            read_block(name, *member, value, outcome);
         }
     }
-    void blocks(std::string_view name, std::vector<Block>& values, const Outcome&) {
-        each(name, [&](const Json& one) { read_block(name, one, values.emplace_back()); });
+    void blocks(std::string_view name, std::vector<Block>& values, const Outcome& outcome) {
+        each(name, [&](const Json& one) { read_block(name, one, values.emplace_back(), outcome); });
     }
     template <class T>
     void list(std::string_view name, std::vector<T>& values) {
@@ -235,7 +236,7 @@ class ObjectArchive {
             complain("ended", "is neither \"interrupted\" nor \"unfinished\"");
         }
     }
-    void read_block(std::string_view name, const Json& member, Block& value) {
+    void read_block(std::string_view name, const Json& member, Block& value, const Outcome& outcome) {
         if (!member.is_object()) {
             complain(name, "holds something else than a block");
             return;
@@ -244,7 +245,7 @@ class ObjectArchive {
         describe_block(inner, value);
         inner.capture("before", value.before);
         const Json* after = inner.find("after");
-        if (after != nullptr && after->is_null()) {
+        if ((after != nullptr && after->is_null()) || outcome.kind == Outcome::Kind::unfinished) {
             return;
         }
         if (after == nullptr && inner.find("after_error") == nullptr) {

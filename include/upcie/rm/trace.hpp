@@ -253,7 +253,7 @@ struct MemoryRecord {
 
 /// Something that a reader should know: a call that could not be recorded, a limit that was met.
 struct NoteRecord {
-    std::string subject; ///< one word, stable: "compat-call", "own-filter", "read-unwatched", "memory-limit"
+    std::string subject; ///< one word, stable: "foreign-call", "own-filter", "io-uring" ...
     std::string text;
     friend bool operator==(const NoteRecord&, const NoteRecord&) = default;
 };
