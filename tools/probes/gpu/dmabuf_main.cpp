@@ -24,6 +24,10 @@ int probe(const CommonOptions& common, const std::string& function) {
             could_not_ask(report, asked.error());
         } else {
             gpu->ask_own(report, system);
+            for (const auto kind : {gpu::ExternalHandle::dma_buf_fd, gpu::ExternalHandle::opaque_fd,
+                                    gpu::ExternalHandle::shareable_handle}) {
+                static_cast<void>(import_own_memory(report, *gpu, kind)); // the report tells
+            }
         }
     }
     return print_report(report, common.json);

@@ -53,6 +53,27 @@ std::unique_ptr<ProbedGpu> gpu_to_ask(Report& report, os::System& system) {
     return gpu_to_ask(report, system, std::move(environment));
 }
 
+std::optional<Error> import_own_memory(Report& report, ProbedGpu& gpu, gpu::ExternalHandle kind) {
+    constexpr ByteCount size{std::uint64_t{2} << 20};
+    const std::string name = fmt::format("own.{}", gpu::to_string(kind));
+    const auto exported = gpu.export_own(kind, size);
+    if (!exported) {
+        tell(report, name + ".export", exported.error());
+        return exported.error();
+    }
+    report.outcome(name + ".export", 0);
+    const auto imported = gpu.import_external(kind, exported->get(), size);
+    if (!imported) {
+        tell(report, name + ".import", imported.error());
+        return imported.error();
+    }
+    report.outcome(name + ".import", 0);
+    if (const auto released = gpu.release_external(*imported); !released) {
+        tell(report, name + ".release", released.error());
+    }
+    return std::nullopt;
+}
+
 std::string uuid_text(const std::array<std::uint8_t, 16>& uuid) {
     std::string text;
     for (std::size_t i = 0; i < uuid.size(); ++i) {

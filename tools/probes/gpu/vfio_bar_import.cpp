@@ -23,7 +23,6 @@ namespace {
 using gpu::ExternalHandle;
 
 /// What the control imports: a multiple of every granularity that was seen.
-constexpr ByteCount own_bytes{std::uint64_t{2} << 20};
 
 /// The first eight bytes by two reads of 32 bits: the only width that every controller takes.
 std::uint64_t first_word(const os::Mapping& view) {
@@ -41,8 +40,6 @@ class BarImportQuestion {
 
   private:
     [[nodiscard]] Result<os::Fd> export_range(const Session& session, const uapi::VfioRegionInfo& region) const;
-    /// An error of importing own memory of that kind; nothing: it was imported.
-    [[nodiscard]] std::optional<Error> import_own(ExternalHandle kind);
     void look_at_descriptor(const os::Fd& exported);
     void look_at_cpu(const os::Fd& exported);
     void look_at_import(ExternalHandle kind, const os::Fd& exported);
@@ -107,27 +104,6 @@ void BarImportQuestion::look_at_cpu(const os::Fd& exported) {
     }
 }
 
-std::optional<Error> BarImportQuestion::import_own(ExternalHandle kind) {
-    const std::string name = fmt::format("own.{}", gpu::to_string(kind));
-    const auto exported = gpu_.export_own(kind, own_bytes);
-    if (!exported) {
-        tell(report_, name + ".export", exported.error());
-        return exported.error();
-    }
-    report_.outcome(name + ".export", 0);
-    const auto imported = gpu_.import_external(kind, exported->get(), own_bytes);
-    if (!imported) {
-        tell(report_, name + ".import", imported.error());
-        return imported.error();
-    }
-    report_.outcome(name + ".import", 0);
-    own_taken_ = true;
-    if (const auto released = gpu_.release_external(*imported); !released) {
-        tell(report_, name + ".release", released.error());
-    }
-    return std::nullopt;
-}
-
 /// What the device sees through an import, beside what the host sees.
 void BarImportQuestion::look_at_reading(const std::string& kind, DevicePointer base) {
     ++read_;
@@ -144,7 +120,8 @@ void BarImportQuestion::look_at_reading(const std::string& kind, DevicePointer b
 
 void BarImportQuestion::look_at_import(ExternalHandle kind, const os::Fd& exported) {
     const std::string name{gpu::to_string(kind)};
-    const std::optional<Error> own = import_own(kind);
+    const std::optional<Error> own = import_own_memory(report_, gpu_, kind);
+    own_taken_ = own_taken_ || !own;
     const auto imported = gpu_.import_external(kind, exported.get(), ByteCount{range_.length});
     if (imported) {
         // Taken is taken, whatever becomes of the runtime's own memory.
