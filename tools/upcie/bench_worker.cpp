@@ -35,8 +35,8 @@ Outcome<std::unique_ptr<BenchWorker>> BenchWorker::create(Context& context, Sess
     const std::uint64_t bytes = std::uint64_t{load.blocks} << target.format.block_shift;
     constexpr std::uint64_t page = 4096;
     worker->stride_ = static_cast<std::size_t>((bytes + page - 1) / page * page);
-    auto memory = TransferMemory::make(context, session, {}, ByteCount{worker->stride_ * load.depth},
-                                       ByteCount{worker->stride_});
+    auto memory =
+        TransferMemory::make(context, session, {}, ByteCount{worker->stride_ * load.depth}, ByteCount{worker->stride_});
     if (!memory) {
         return tl::unexpected{std::move(memory.error())};
     }

@@ -228,6 +228,17 @@ TEST(RmGolden, RealTraces) {
             if (fs::exists(golden)) {
                 EXPECT_EQ(summary_golden(summary), read_all(golden).value()) << golden;
             }
+            // Another recorder, inside of the program in another run of it (tests/rm/programs/count_ioctls.c), counted
+            // the same escapes and UVM commands.
+            const fs::path counts = fs::path{golden}.replace_extension(".counts");
+            if (fs::exists(counts)) {
+                std::string seen;
+                std::istringstream lines{summary_golden(summary)};
+                for (std::string line; std::getline(lines, line);) {
+                    seen += line.starts_with("escape") || line.starts_with("uvm") ? line + "\n" : "";
+                }
+                EXPECT_EQ(seen, read_all(counts).value()) << counts;
+            }
             const Answer once = ask({"scrub", path.c_str()});
             const fs::path scrubbed = fs::temp_directory_path() / ("upcie_rm_golden." + std::to_string(::getpid()));
             std::ofstream{scrubbed, std::ios::binary} << once.out;
