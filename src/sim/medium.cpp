@@ -18,7 +18,7 @@ namespace upcie::sim {
 
 namespace {
 
-constexpr std::size_t page = 4096;
+constexpr std::size_t medium_page = 4096;
 
 Result<os::Fd> open_backing(os::System& system, const Options& options) {
     os::Fd fd{system, system.open(options.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
@@ -82,10 +82,10 @@ Result<std::vector<Medium>> Medium::create(os::System& system, const Options& op
 void Medium::zero(std::uint64_t lba, std::uint64_t count) noexcept {
     std::span<std::byte> range = bytes(lba, count);
     const auto offset = static_cast<std::size_t>(range.data() - memory_.data());
-    const std::size_t first = (offset + page - 1) / page * page;
-    const std::size_t last = (offset + range.size()) / page * page;
+    const std::size_t first = (offset + medium_page - 1) / medium_page * medium_page;
+    const std::size_t last = (offset + range.size()) / medium_page * medium_page;
     // Fresh pages in place of large zeroed ones: a sparse terabyte stays sparse when it is formatted.
-    if (anonymous_ && first < last && last - first >= 64 * page) {
+    if (anonymous_ && first < last && last - first >= 64 * medium_page) {
         void* const renewed = system_->mmap(memory_.data() + first, last - first, PROT_READ | PROT_WRITE,
                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         if (renewed != MAP_FAILED) { // NOLINT: the macro holds a C cast
@@ -95,9 +95,9 @@ void Medium::zero(std::uint64_t lba, std::uint64_t count) noexcept {
         }
     }
     // A file's holes stay holes: only what is not zero is written.
-    static const std::array<std::byte, page> zeroes{};
+    static const std::array<std::byte, medium_page> zeroes{};
     while (!range.empty()) {
-        const std::size_t here = std::min(range.size(), page);
+        const std::size_t here = std::min(range.size(), medium_page);
         if (std::memcmp(range.data(), zeroes.data(), here) != 0) {
             std::memset(range.data(), 0, here);
         }
