@@ -53,7 +53,8 @@ TEST_P(IntoGpu, WhatIsWrittenFromItIsReadIntoItAndCheckedThere) {
 TEST_P(IntoGpu, DataThatGoesWrongIsFoundAsOnTheHost) {
     const std::pair<const char*, const char*> faults[] = {
         {"misplaced:1", "misplaced"}, {"corrupt", "corrupt"}, {"dropped", "untouched"}};
-    for (const auto& [fault, verdict] : faults) {
+    for (const auto& [fault, found] : faults) {
+        const char* const verdict = found; // a lambda may not take a structured binding
         on_both(",faults=" + std::string{fault} + "@op=read&lba=16..23&once",
                 {"verify", "--blocks", "64", "--size", "4K"}, [&](const Answer& answer) {
                     EXPECT_EQ(answer.code, 3) << answer.out;

@@ -13,8 +13,6 @@ namespace {
 
 using testing::_;
 
-constexpr std::uint64_t page = 4096;
-
 class WalkTest : public testing::Test {
   protected:
     /// Answers GET_PA from these, in turn; the last forever.

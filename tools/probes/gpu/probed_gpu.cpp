@@ -29,30 +29,6 @@ Result<void> ProbedGpu::unregister_host(void* start) {
                 "This flavour has no call for it.");
 }
 
-std::unique_ptr<ProbedGpu> gpu_to_ask(Report& report, os::System& system, Environment environment) {
-    auto gpu = gpu_flavour().open(system);
-    if (!gpu) {
-        report.set_environment(std::move(environment));
-        could_not_ask(report, gpu.error());
-        return nullptr;
-    }
-    // A probe that has a device of its own too shows both.
-    Value described = (*gpu)->describe();
-    if (environment.device.empty()) {
-        environment.device = std::move(described);
-    } else {
-        environment.device["gpu"] = std::move(described);
-    }
-    report.set_environment(std::move(environment));
-    return std::move(*gpu);
-}
-
-std::unique_ptr<ProbedGpu> gpu_to_ask(Report& report, os::System& system) {
-    Environment environment = describe_kernel();
-    environment.iommu_mode = "unknown (no device)";
-    return gpu_to_ask(report, system, std::move(environment));
-}
-
 std::optional<Error> import_own_memory(Report& report, ProbedGpu& gpu, gpu::ExternalHandle kind) {
     constexpr ByteCount size{std::uint64_t{2} << 20};
     const std::string name = fmt::format("own.{}", gpu::to_string(kind));
