@@ -38,14 +38,8 @@ constexpr FactSource recovery[] = {
     {"dmabuf", Kind::seen, "a.recovered_from_inside", "base and size from inside:"},
 };
 constexpr FactSource granularity[] = {{"dmabuf", Kind::seen, "reported_granularity"}};
-constexpr FactSource import_as_dma_buf[] = {
-    {"dmabuf", Kind::seen, "own.dma_buf_fd.import"},
-    {"vfio_bar_import", Kind::seen, "own.dma_buf_fd.import", "", true},
-};
-constexpr FactSource import_as_opaque[] = {
-    {"dmabuf", Kind::seen, "own.opaque_fd.import"},
-    {"vfio_bar_import", Kind::seen, "own.opaque_fd.import", "", true},
-};
+constexpr FactSource import_as_dma_buf[] = {{"dmabuf", Kind::seen, "own.dma_buf_fd.import"}};
+constexpr FactSource import_as_opaque[] = {{"dmabuf", Kind::seen, "own.opaque_fd.import"}};
 constexpr FactSource register_as_root[] = {
     {"vfio_share_gpu", Kind::seen, "bar.registration", "", false, Who::root},
     {"vfio_share_gpu", Kind::seen, "bar", "", true, Who::root},
