@@ -6,7 +6,7 @@
 # Debian's arm64 development packages, unpacked in the cache: the machine's own package state stays as it is.
 aarch64_sysroot() {
     local sysroot=$cache/aarch64/sysroot work=$cache/aarch64/apt deb
-    if [[ ! -f $sysroot/complete-with-fmt ]]; then
+    if [[ ! -f $sysroot/complete-with-lzma ]]; then
         rm -rf "$sysroot" "$work"
         mkdir -p "$sysroot" "$work/lists/partial" "$work/cache/archives/partial" "$work/debs"
         : >"$work/status"
@@ -23,7 +23,7 @@ EOF
             export APT_CONFIG=$work/apt.conf
             apt-get -q -o Acquire::Retries=3 update
             apt-get -q -o Acquire::Retries=3 download libfmt-dev libfmt9 libgtest-dev libgmock-dev libexpected-dev \
-                libcli11-dev nlohmann-json3-dev
+                libcli11-dev nlohmann-json3-dev liblzma-dev
         ) >"$cache/aarch64/download.log" 2>&1 || {
             cat "$cache/aarch64/download.log"
             return 1
@@ -35,7 +35,7 @@ EOF
         # Debian has as a shared library alone.
         find "$sysroot" -name '*.so*' ! -name 'libfmt.so*' -delete
         rm -rf "$work"
-        : >"$sysroot/complete-with-fmt"
+        : >"$sysroot/complete-with-lzma"
     fi
     say "$sysroot"
 }
