@@ -4,9 +4,9 @@
 # module: src/kmod/dmabuf_import
 # host before: fill-stamps a1.img --size 64M --seed 4711 --range 16384:4096
 # host after: check-stamps a1.img --seed 4711 --range 16384:4096
-# host after: check-stamps a1.img --seed 105 --range 49152:2048
-# host after: check-stamps a1.img --seed 106 --range 51200:2048
-# host after: check-stamps a1.img --seed 107 --range 53248:2048
+# host after: check-stamps a1.img --seed 105 --range 98304:2048
+# host after: check-stamps a1.img --seed 106 --range 100352:2048
+# host after: check-stamps a1.img --seed 107 --range 102400:2048
 # A real drive and GPU memory, through the tests' vendor libraries in the manners of CUDA and ROCm: their memory is udmabufs.
 a=$(nvme_bdf a)
 fakes=$UPCIE_BUILD/tests/fake_gpu
@@ -33,8 +33,8 @@ refused() {
   [ $status -ne 0 ] && grep -q 'EREMOTE.*system memory' <<< "$said" || { echo "$status: $said"; return 1; }
 }
 check "a binds to vfio-pci" bind_device "$a" vfio-pci
-on noiommu cuda exact 105 49152
-on noiommu hip whole-object 106 51200
+on noiommu cuda exact 105 98304
+on noiommu hip whole-object 106 100352
 check "memory that is the host's is refused where it was not said" refused
 check "a binds to uio_pci_generic" bind_device "$a" uio_pci_generic
-on uio cuda suballocated 107 53248
+on uio cuda suballocated 107 102400
