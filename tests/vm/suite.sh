@@ -71,7 +71,7 @@ run_boot() {
   rm -rf "$disks" && mkdir -p "$disks"
   host_image before "$disks" "$@"
   bring_modules "$out/boot$number/modules" "$@"
-  "$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 300 "${options[@]}" "${needed[@]}" -- \
+  "$vm_dir/run.sh" --out "$out/boot$number" --disks "$disks" --timeout 600 "${options[@]}" "${needed[@]}" -- \
     bash "$vm_dir/guest/cases.sh" "$@" || status=$?
   # 0 and 1 are cases.sh's own; anything else means that some checks never ran.
   case $status in
