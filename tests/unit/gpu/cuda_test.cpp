@@ -207,6 +207,82 @@ TEST_F(CudaTest, MmioTakesPrivilegeAtTheCall) {
     EXPECT_TRUE(cuda.unregister_mmio(memory));
 }
 
+TEST_F(CudaTest, MemoryOfOthersIsTakenGivenBackAndRefusedStepByStep) {
+    auto cuda = open().value();
+    const DevicePointer own = cuda.allocate(MemoryKind::vmm, 2_MiB).value();
+    const os::Fd fd = cuda.export_shareable(own).value();
+    const auto takes = fake.function<void(int)>("upcie_fake_cuda_takes_external");
+    const auto expect = [&](const char* step, const auto& call) {
+        SCOPED_TRACE(step);
+        fake.fail(step, 801);
+        const auto answer = call();
+        ASSERT_FALSE(answer);
+        expect_vendor(answer.error(), step, 801, "CUDA_ERROR_NOT_SUPPORTED");
+    };
+    const auto import = [&](ExternalHandle kind) { return cuda.import_external(kind, fd.get(), 2_MiB); };
+    EXPECT_EQ(import(ExternalHandle::dma_buf_fd).error().code, 801) << "as measured";
+    EXPECT_EQ(import(ExternalHandle::opaque_fd).error().code, 999);
+    expect("cuMemExportToShareableHandle", [&] { return cuda.export_shareable(own); });
+    for (const char* const step :
+         {"cuMemImportFromShareableHandle", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+        expect(step, [&] { return import(ExternalHandle::shareable_handle); });
+    }
+    takes(1);
+    for (const ExternalHandle kind : {ExternalHandle::dma_buf_fd, ExternalHandle::opaque_fd}) {
+        expect("cuImportExternalMemory", [&] { return import(kind); });
+        expect("cuExternalMemoryGetMappedBuffer", [&] { return import(kind); });
+        const auto taken = import(kind);
+        ASSERT_TRUE(taken) << taken.error().message();
+        EXPECT_TRUE(cuda.release_external(*taken));
+        EXPECT_TRUE(cuda.release_external(*taken).error().is(EINVAL));
+        for (const char* const step : {"cuMemFree_v2", "cuDestroyExternalMemory"}) {
+            const DevicePointer again = import(kind).value();
+            expect(step, [&] { return cuda.release_external(again); });
+            EXPECT_TRUE(cuda.release_external(again).error().is(EINVAL)) << "it counts as gone";
+        }
+    }
+    takes(0);
+    EXPECT_TRUE(cuda.free(MemoryKind::vmm, own));
+}
+
+TEST_F(CudaTest, PeersFailWithTheirOwnNames) {
+    ::setenv("UPCIE_FAKE_GPU_TWO", "1", 1);
+    auto one = open(0).value();
+    auto two = open(1).value();
+    ::unsetenv("UPCIE_FAKE_GPU_TWO");
+    const DevicePointer here = one.allocate(4_KiB).value();
+    const auto expect = [&](const char* step, const auto& call) {
+        SCOPED_TRACE(step);
+        fake.fail(step, 999);
+        const auto answer = call();
+        ASSERT_FALSE(answer);
+        expect_vendor(answer.error(), step, 999, "CUDA_ERROR_UNKNOWN");
+    };
+    expect("cuDeviceCanAccessPeer", [&] { return one.can_reach(two); });
+    expect("cuCtxEnablePeerAccess", [&] { return one.enable_peer_access(two); });
+    expect("cuMemcpyPeer", [&] { return one.copy_from_peer(here, two, here, 8_B); });
+    EXPECT_TRUE(one.can_reach(two).value());
+    EXPECT_TRUE(one.enable_peer_access(two));
+    EXPECT_TRUE(one.enable_peer_access(two)) << "again is no error";
+    EXPECT_TRUE(one.copy_from_peer(here, two, here, 8_B));
+    EXPECT_TRUE(one.free(here));
+}
+
+TEST_F(CudaTest, KernelsOfAnotherNvccAreReplacedByThoseInPtx) {
+    auto cuda = open().value();
+    fake.fail("cuModuleLoadData", 222); // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+    const auto kernels = cuda.kernels();
+    if (kernels) { // where nvcc built some
+        EXPECT_THAT(*kernels, HasSubstr("PTX 6.4, since this driver"));
+    } else {
+        EXPECT_EQ(kernels.error().code, 222);
+    }
+    auto other = open().value();
+    fake.fail("cuModuleLoadData", 999);
+    EXPECT_EQ(other.kernels().error().code, 999);
+    EXPECT_TRUE(other.kernels());
+}
+
 TEST_F(CudaTest, KindsHaveNames) {
     EXPECT_EQ(to_string(MemoryKind::device), "device");
     EXPECT_EQ(to_string(MemoryKind::pool), "pool");
