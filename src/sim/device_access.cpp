@@ -47,7 +47,7 @@ std::optional<AccessFault> AddressSpace::visit(DmaAddress address, std::uint64_t
                 return fault("mapped, but not for this kind of access");
             }
             const std::uint64_t bytes = std::min(length - done, window.length - (at - start));
-            if (touching && !each(window.place + (at - start), done, bytes)) {
+            if (touching && !each(window.place, at - start, done, bytes)) {
                 return fault("the runtime of the memory's owner does not reach it");
             }
             done += bytes;
@@ -56,43 +56,43 @@ std::optional<AccessFault> AddressSpace::visit(DmaAddress address, std::uint64_t
     return std::nullopt;
 }
 
-bool AddressSpace::Place::read(std::span<std::byte> out) const {
+bool AddressSpace::Place::read(std::uint64_t inside, std::span<std::byte> out) const {
     if (host == nullptr) {
-        return reach->read(ByteCount{offset}, out);
+        return reach->read(ByteCount{offset + inside}, out);
     }
-    std::memcpy(out.data(), host, out.size());
+    std::memcpy(out.data(), host + inside, out.size());
     return true;
 }
 
-bool AddressSpace::Place::write(std::span<const std::byte> data) const {
+bool AddressSpace::Place::write(std::uint64_t inside, std::span<const std::byte> data) const {
     if (host == nullptr) {
-        return reach->write(ByteCount{offset}, data);
+        return reach->write(ByteCount{offset + inside}, data);
     }
-    std::memcpy(host, data.data(), data.size());
+    std::memcpy(host + inside, data.data(), data.size());
     return true;
 }
 
 std::optional<AccessFault> AddressSpace::read(DmaAddress address, std::span<std::byte> out) const {
     return visit(address, out.size(), iommu::Access::read,
-                 [&](const Place& place, std::uint64_t offset, std::uint64_t bytes) {
-                     return place.read(out.subspan(offset, bytes));
+                 [&](const Place& place, std::uint64_t inside, std::uint64_t done, std::uint64_t bytes) {
+                     return place.read(inside, out.subspan(done, bytes));
                  });
 }
 
 std::optional<AccessFault> AddressSpace::write(DmaAddress address, std::span<const std::byte> data) const {
     return visit(address, data.size(), iommu::Access::write,
-                 [&](const Place& place, std::uint64_t offset, std::uint64_t bytes) {
-                     return place.write(data.subspan(offset, bytes));
+                 [&](const Place& place, std::uint64_t inside, std::uint64_t done, std::uint64_t bytes) {
+                     return place.write(inside, data.subspan(done, bytes));
                  });
 }
 
 std::optional<AccessFault> AddressSpace::write_zeroes(DmaAddress address, ByteCount length) const {
     return visit(address, length.value(), iommu::Access::write,
-                 [](const Place& place, std::uint64_t, std::uint64_t bytes) {
+                 [](const Place& place, std::uint64_t inside, std::uint64_t, std::uint64_t bytes) {
                      static constexpr std::array<std::byte, page_size> zeroes{};
                      for (std::uint64_t done = 0; done < bytes; done += zeroes.size()) {
                          const auto part = std::min<std::uint64_t>(bytes - done, zeroes.size());
-                         if (!(place + done).write(std::span{zeroes}.first(part))) {
+                         if (!place.write(inside + done, std::span{zeroes}.first(part))) {
                              return false;
                          }
                      }
@@ -101,17 +101,19 @@ std::optional<AccessFault> AddressSpace::write_zeroes(DmaAddress address, ByteCo
 }
 
 std::optional<AccessFault> AddressSpace::store_release(DmaAddress address, std::uint32_t value) const {
-    return visit(address, sizeof value, iommu::Access::write, [&](const Place& place, std::uint64_t, std::uint64_t) {
-        if (place.host == nullptr) {
-            return place.write(std::as_bytes(std::span{&value, 1}));
-        }
-        __atomic_store_n(reinterpret_cast<std::uint32_t*>(place.host), value, __ATOMIC_RELEASE);
-        return true;
-    });
+    return visit(address, sizeof value, iommu::Access::write,
+                 [&](const Place& place, std::uint64_t inside, std::uint64_t, std::uint64_t) {
+                     if (place.host == nullptr) {
+                         return place.write(inside, std::as_bytes(std::span{&value, 1}));
+                     }
+                     __atomic_store_n(reinterpret_cast<std::uint32_t*>(place.host + inside), value, __ATOMIC_RELEASE);
+                     return true;
+                 });
 }
 
 std::optional<AccessFault> AddressSpace::check(DmaAddress address, ByteCount length, iommu::Access wanted) const {
-    return visit(address, length.value(), wanted, [](const Place&, std::uint64_t, std::uint64_t) { return true; });
+    return visit(address, length.value(), wanted,
+                 [](const Place&, std::uint64_t, std::uint64_t, std::uint64_t) { return true; });
 }
 
 } // namespace upcie::sim

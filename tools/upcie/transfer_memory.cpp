@@ -168,11 +168,14 @@ Result<void> MemoryPart::to_host(std::size_t length) {
                               ByteCount{length});
 }
 
-std::optional<std::uint64_t> MemoryPart::checksum_on_device(std::size_t length) const {
+Result<std::optional<std::uint64_t>> MemoryPart::checksum_on_device(std::size_t length) const {
     if (gpu_ == nullptr) {
         return std::nullopt;
     }
     const auto sum = gpu_->checksum(DevicePointer{reinterpret_cast<std::uintptr_t>(address_)}, ByteCount{length});
+    if (!sum && !sum.error().is(ENOTSUP)) {
+        return tl::unexpected{sum.error()};
+    }
     return sum ? std::optional{*sum} : std::nullopt;
 }
 

@@ -71,7 +71,8 @@ class MemoryPart {
     Result<void> to_device();
     Result<void> to_host(std::size_t length);
     /// gpu::checksum of the first `length` bytes, computed where they are; nothing where no device code does it here.
-    [[nodiscard]] std::optional<std::uint64_t> checksum_on_device(std::size_t length) const;
+    /// Errors: the GPU runtime's.
+    [[nodiscard]] Result<std::optional<std::uint64_t>> checksum_on_device(std::size_t length) const;
 
   private:
     gpu::Runtime* gpu_;
@@ -86,7 +87,9 @@ class Landed {
     Landed(MemoryPart& part, std::size_t length) noexcept : part_{part}, length_{length} {}
     /// Errors: the GPU runtime's, of the copy.
     [[nodiscard]] Result<std::span<std::byte>> bytes();
-    [[nodiscard]] std::optional<std::uint64_t> checksum_on_device() const { return part_.checksum_on_device(length_); }
+    [[nodiscard]] Result<std::optional<std::uint64_t>> checksum_on_device() const {
+        return part_.checksum_on_device(length_);
+    }
 
   private:
     MemoryPart& part_;

@@ -83,10 +83,13 @@ Result<void> write_phase(Run& run) {
 
 /// Whether the device itself, where it can, finds its memory to be as it must: by the checksum of all of it. What it
 /// does not find so is looked at block by block on the host.
-bool is_good_on_device(const Run& run, const Transfer& transfer, const Landed& landed,
-                       std::vector<std::byte>& expectation) {
+Result<bool> is_good_on_device(const Run& run, const Transfer& transfer, const Landed& landed,
+                               std::vector<std::byte>& expectation) {
     const auto found = landed.checksum_on_device();
     if (!found) {
+        return tl::unexpected{found.error()};
+    }
+    if (!*found) {
         return false;
     }
     const std::size_t block_size = run.target.block_size();
@@ -94,7 +97,7 @@ bool is_good_on_device(const Run& run, const Transfer& transfer, const Landed& l
     for (std::uint32_t i = 0; i < transfer.blocks; ++i) {
         write_stamp(std::span{expectation}.subspan(i * block_size, block_size), run.expected(transfer.lba + i));
     }
-    return *found == gpu::checksum(expectation);
+    return **found == gpu::checksum(expectation);
 }
 
 Result<void> read_phase(Run& run) {
@@ -117,7 +120,11 @@ Result<void> read_phase(Run& run) {
             return {};
         }
         seen += transfer.blocks;
-        if (is_good_on_device(run, transfer, landed, expectation)) {
+        const auto good = is_good_on_device(run, transfer, landed, expectation);
+        if (!good) {
+            return tl::unexpected{good.error()};
+        }
+        if (*good) {
             run.tally.good_on_device(transfer.blocks);
         } else {
             const auto data = landed.bytes();

@@ -113,8 +113,9 @@ class AddressSpace final : public iommu::AddressSpace {
         [[nodiscard]] Place operator+(std::uint64_t bytes) const {
             return {host != nullptr ? host + bytes : nullptr, reach, offset + bytes};
         }
-        [[nodiscard]] bool read(std::span<std::byte> out) const;
-        [[nodiscard]] bool write(std::span<const std::byte> data) const;
+        /// From `inside` on. False where it is not reached.
+        [[nodiscard]] bool read(std::uint64_t inside, std::span<std::byte> out) const;
+        [[nodiscard]] bool write(std::uint64_t inside, std::span<const std::byte> data) const;
     };
     struct Window { ///< a run: keyed by its first address
         std::uint64_t length;

@@ -3,8 +3,7 @@
 #include <cerrno>
 
 #include "gpu/cuda/driver.hpp"
-
-#include "cuda_kernels.hpp" // made by embed.py
+#include "gpu/cuda/kernels.hpp"
 
 namespace upcie::gpu::cuda {
 
