@@ -62,7 +62,12 @@ show 3 upcie verify "sim:size=64M,lba=4096,faults=misplaced:1@op=write&nth=7" --
 explain "" "A drive that reports an unrecovered read error (status type 2, code 0x81): status 1, and the block is named."
 show 1 upcie read "sim:size=64M,lba=4096,faults=error:2:0x81@op=read&lba=100" --lba 96 --blocks 8 --output "$work/bad"
 
-note "6. A probe: what is missing on this machine for a real drive?"
+note "6. The same with the blocks in a GPU's memory"
+explain "There is no GPU here, so it is a stub whose exports behave as ROCm's were measured to: every one describes the" \
+    "whole buffer, whatever was asked. The GPU checks what arrives. --into cuda:0 takes a real one."
+show 0 upcie verify sim:size=16M,lba=4096,scatter=1 --into stub:whole-object --blocks 1024
+
+note "7. A probe: what is missing on this machine for a real drive?"
 explain "doctor asks one question for every precondition and gives the fix beside each that is not met."
 show_doctor() {
     local status=0

@@ -52,7 +52,18 @@ Child::Child(const std::vector<std::string>& command) {
     posix_spawn_file_actions_t actions{};
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, pipe[1], 1);
-    const int problem = ::posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    // A test that runs in the background of a script has SIGINT ignored, which its children would inherit.
+    posix_spawnattr_t attributes{};
+    ::posix_spawnattr_init(&attributes);
+    sigset_t defaults{};
+    ::sigemptyset(&defaults);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) {
+        ::sigaddset(&defaults, number);
+    }
+    ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const int problem = ::posix_spawn(&pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
+    ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(pipe[1]);
     output_ = pipe[0];
