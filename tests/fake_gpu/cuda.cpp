@@ -521,9 +521,14 @@ FAKE_API int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::s
 namespace {
 bool takes_external = false;
 struct External {
+    int type;
     int fd;
     std::uint64_t size;
 };
+std::map<void*, External>& externals() {
+    static auto* const all = new std::map<void*, External>; // one whose release a test has fail stays in it
+    return *all;
+}
 } // namespace
 
 FAKE_API void upcie_fake_cuda_takes_external(int takes) {
@@ -534,20 +539,29 @@ FAKE_API int cuImportExternalMemory(void** memory, const upcie::gpu::cuda::Exter
     if (!takes_external) {
         return descriptor->type == 9 ? not_supported : 999;
     }
-    *memory = new External{descriptor->handle.fd, descriptor->size};
+    static std::uintptr_t last = 0;
+    *memory = reinterpret_cast<void*>(++last);
+    externals()[*memory] = {descriptor->type, descriptor->handle.fd, descriptor->size};
     return success;
 }
 FAKE_API int cuExternalMemoryGetMappedBuffer(unsigned long long* address, void* memory,
                                              const upcie::gpu::cuda::ExternalBuffer* buffer) {
     CHECK("cuExternalMemoryGetMappedBuffer")
-    if (buffer->offset != 0 || buffer->size != static_cast<External*>(memory)->size) {
+    if (buffer->offset != 0 || buffer->size != externals().at(memory).size) {
         return invalid_value;
     }
     return allocate(address, buffer->size);
 }
 FAKE_API int cuDestroyExternalMemory(void* memory) {
     CHECK("cuDestroyExternalMemory")
-    delete static_cast<External*>(memory);
+    const auto place = externals().find(memory);
+    if (place == externals().end()) {
+        return invalid_value;
+    }
+    if (place->second.type == upcie::gpu::cuda::external_opaque_fd) {
+        ::close(place->second.fd); // an opaque descriptor is the driver's own
+    }
+    externals().erase(place);
     return success;
 }
 FAKE_API int cuMemExportToShareableHandle(void* handle, unsigned long long memory, int type, unsigned long long flags) {

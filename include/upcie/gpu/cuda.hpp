@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <upcie/gpu/external.hpp>
+#include <upcie/gpu/kinds.hpp>
 #include <upcie/gpu/runtime.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/pci/enumeration.hpp>
@@ -37,19 +38,8 @@ struct Identity {
     std::vector<pci::BarInfo> bars; ///< as sysfs has them; none where it does not show the GPU
 };
 
-/// Where an export's addresses are to lie (CUmemRangeFlags of cuda.h): flag 1 asks for a mapping through PCIe where the
-/// GPU has another way too.
-enum class ExportMapping : std::uint64_t { automatic = 0, pcie = 1 };
-
-/// Kinds of memory beside that of Runtime::allocate().
-enum class MemoryKind : std::uint8_t {
-    device,  ///< cuMemAlloc
-    pool,    ///< cuMemAllocAsync, the device's default pool
-    vmm,     ///< cuMemCreate, made capable of RDMA, and mapped
-    managed, ///< cuMemAllocManaged
-    host,    ///< cuMemAllocHost: pinned memory of the host
-};
-[[nodiscard]] std::string_view to_string(MemoryKind kind) noexcept;
+using gpu::ExportMapping;
+using gpu::MemoryKind;
 
 /// NVIDIA's driver API as a flavour (gpu::FlavourRuntime<Cuda>), opened at run time: nothing of CUDA is linked.
 ///

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <upcie/gpu/external.hpp>
+#include <upcie/gpu/kinds.hpp>
 #include <upcie/gpu/runtime.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/pci/enumeration.hpp>
@@ -43,19 +43,8 @@ struct Identity {
     std::vector<pci::BarInfo> bars; ///< as sysfs has them; none where it does not show the GPU
 };
 
-/// Where an export's addresses are to lie (hipMemRangeFlags of hip_runtime_api.h). Runtimes before that enumeration
-/// refuse `pcie` by hipErrorInvalidValue.
-enum class ExportMapping : std::uint64_t { automatic = 0, pcie = 1 };
-
-/// Kinds of memory beside that of Runtime::allocate().
-enum class MemoryKind : std::uint8_t {
-    device,  ///< hipMalloc
-    pool,    ///< hipMallocAsync, the device's default pool
-    vmm,     ///< hipMemCreate, and mapped
-    managed, ///< hipMallocManaged
-    host,    ///< hipHostMalloc: pinned memory of the host
-};
-[[nodiscard]] std::string_view to_string(MemoryKind kind) noexcept;
+using gpu::ExportMapping;
+using gpu::MemoryKind;
 
 /// AMD's HIP runtime as a flavour (gpu::FlavourRuntime<Hip>), opened at run time: nothing of ROCm is linked.
 ///

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
 
-#include <sys/stat.h>
-
 #include "gpu/cuda/driver.hpp"
+#include "gpu/vendor.hpp"
 
 namespace upcie::gpu::cuda {
 
@@ -194,16 +193,7 @@ Result<Export> Cuda::export_range(DevicePointer start, ByteCount length, ExportM
         if (!done) {
             return tl::unexpected{std::move(done.error())};
         }
-        Export result{os::Fd{driver.system, fd}, ByteCount{}, length, start};
-        // What is described is the descriptor's to say.
-        struct stat status {};
-        if (driver.system.fstat(fd, &status) != 0) {
-            const int code = errno;
-            return fail(code, "fstat", "an exported dma-buf",
-                        "The driver answered with something that is no descriptor.");
-        }
-        result.size = ByteCount{static_cast<std::uint64_t>(status.st_size)};
-        return result;
+        return adopt_export(driver.system, fd, start);
     });
 }
 

@@ -6,6 +6,7 @@
 #include <upcie/os/sysfs.hpp>
 
 #include "gpu/cuda/driver.hpp"
+#include "gpu/vendor.hpp"
 
 namespace upcie::gpu::cuda {
 
@@ -29,22 +30,6 @@ std::string library_to_open(const Options& options) {
 }
 
 } // namespace
-
-std::string_view to_string(MemoryKind kind) noexcept {
-    switch (kind) {
-    case MemoryKind::device:
-        return "device";
-    case MemoryKind::pool:
-        return "pool";
-    case MemoryKind::vmm:
-        return "vmm";
-    case MemoryKind::managed:
-        return "managed";
-    case MemoryKind::host:
-        return "host";
-    }
-    return "unknown";
-}
 
 Error Cuda::Driver::error(Status status, std::string operation, std::string subject, std::string hint) const {
     Error result;
@@ -152,15 +137,9 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
         identity.name = text;
     }
     if (api.device_pci && api.device_pci(text, sizeof text - 1, driver->device) == success) {
-        identity.pci = text;
-        for (char& letter : identity.pci) {
-            letter = static_cast<char>(letter >= 'A' && letter <= 'F' ? letter - 'A' + 'a' : letter);
-        }
-    }
-    if (const auto bdf = pci::Bdf::parse(identity.pci)) {
-        if (auto function = pci::find_function(system, *bdf)) {
-            identity.bars = std::move(function->bars);
-        }
+        PciPlace place = find_pci_place(system, text);
+        identity.pci = std::move(place.address);
+        identity.bars = std::move(place.bars);
     }
     if (Uuid uuid{}; api.device_uuid && api.device_uuid(&uuid, driver->device) == success) {
         std::memcpy(identity.uuid.data(), uuid.bytes, identity.uuid.size());

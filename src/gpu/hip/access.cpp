@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
 
-#include <sys/stat.h>
-
 #include "gpu/hip/driver.hpp"
+#include "gpu/vendor.hpp"
 
 namespace upcie::gpu::hip {
 
@@ -70,16 +69,7 @@ Result<Export> Hip::export_range(DevicePointer start, ByteCount length, ExportMa
         if (!done) {
             return tl::unexpected{std::move(done.error())};
         }
-        Export result{os::Fd{driver.system, fd}, ByteCount{}, length, start};
-        // What is described is the descriptor's to say: the whole buffer object, as a rule.
-        struct stat status {};
-        if (driver.system.fstat(fd, &status) != 0) {
-            const int code = errno;
-            return fail(code, "fstat", "an exported dma-buf",
-                        "The runtime answered with something that is no descriptor.");
-        }
-        result.size = ByteCount{static_cast<std::uint64_t>(status.st_size)};
-        return result;
+        return adopt_export(driver.system, fd, start);
     });
 }
 

@@ -7,6 +7,7 @@
 #include <upcie/os/sysfs.hpp>
 
 #include "gpu/hip/driver.hpp"
+#include "gpu/vendor.hpp"
 
 namespace upcie::gpu::hip {
 
@@ -67,22 +68,6 @@ std::string version_text(int version) {
     return version % 100'000 == 0
                ? fmt::format("{}.{}", major_of(version), version / 100'000 % 100)
                : fmt::format("{}.{}.{}", major_of(version), version / 100'000 % 100, version % 100'000);
-}
-
-std::string_view to_string(MemoryKind kind) noexcept {
-    switch (kind) {
-    case MemoryKind::device:
-        return "device";
-    case MemoryKind::pool:
-        return "pool";
-    case MemoryKind::vmm:
-        return "vmm";
-    case MemoryKind::managed:
-        return "managed";
-    case MemoryKind::host:
-        return "host";
-    }
-    return "unknown";
 }
 
 Error Hip::Driver::error(Status status, std::string operation, std::string subject, std::string hint) const {
@@ -189,15 +174,9 @@ void Hip::Driver::identify(const Major& major) {
         identity.name = text;
     }
     if (api.device_pci && api.device_pci(text, sizeof text - 1, ordinal) == success) {
-        identity.pci = text;
-        for (char& letter : identity.pci) {
-            letter = static_cast<char>(letter >= 'A' && letter <= 'F' ? letter - 'A' + 'a' : letter);
-        }
-    }
-    if (const auto bdf = pci::Bdf::parse(identity.pci)) {
-        if (auto function = pci::find_function(system, *bdf)) {
-            identity.bars = std::move(function->bars);
-        }
+        PciPlace place = find_pci_place(system, text);
+        identity.pci = std::move(place.address);
+        identity.bars = std::move(place.bars);
     }
     if (Uuid uuid{}; offers(api.device_uuid) && api.device_uuid(&uuid, device) == success) {
         std::memcpy(identity.uuid.data(), uuid.bytes, identity.uuid.size());
