@@ -9,7 +9,7 @@ packages_of() {
     case $1 in
         build) echo g++ meson ninja-build pkg-config ccache python3 libfmt-dev libexpected-dev libcli11-dev zlib1g-dev \
             liblzma-dev nlohmann-json3-dev ;;
-        tests) echo libgtest-dev libgmock-dev libbenchmark-dev binutils ;;
+        tests) echo libgtest-dev libgmock-dev libbenchmark-dev binutils lld ;;
         # AMD's real runtime and its header, to be tested against: 18.5 MB to download, 83 MB on disk with what they need.
         hip) echo libamdhip64-5 libamdhip64-dev ;;
         clang) echo clang-14 libclang-rt-14-dev llvm-14 ;;

@@ -255,12 +255,12 @@ Result<Message> Connection::receive_message(Timeout timeout) {
     return result;
 }
 
-Result<PeerCredentials> Connection::peer() const {
+Result<PeerCredentials> peer_of(System& system, int socket) {
     struct ucred credentials {};
     socklen_t length = sizeof credentials;
-    if (system_->getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    if (system.getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
         const int code = errno;
-        return fail(code, "SO_PEERCRED", fmt::format("socket {}", fd()), {});
+        return fail(code, "SO_PEERCRED", fmt::format("socket {}", socket), {});
     }
     return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <upcie/os/fd_passing.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <os/unix_address.hpp>
 
@@ -43,12 +45,12 @@ Result<Fd> make_unix_socket(System& system, SocketKind kind) {
 
 namespace {
 
-/// Takes a name away that a process left behind when it was killed: nobody answers there.
+constexpr int backlog = 8;
+
+/// Whether `name` was left behind by a process that was killed: then it is taken away. Errors: EADDRINUSE (somebody
+/// answers there), EEXIST (no socket), what unlink(2) says.
 Result<void> remove_stale(System& system, const std::string& name, SocketKind kind, const UnixAddress& address) {
     struct stat status {};
-    if (name[0] == '@') {
-        return fail(EADDRINUSE, "bind", name, "Another process listens on this abstract name.");
-    }
     if (system.stat(name.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
         return fail(EEXIST, "bind", name, "There is a file of that name which is no socket: choose another name.");
     }
@@ -66,6 +68,42 @@ Result<void> remove_stale(System& system, const std::string& name, SocketKind ki
     return {};
 }
 
+/// A name in the folder of `name` that no other thread or process of this moment makes; at most 20 bytes of its own.
+std::string passing_name(const std::string& name) {
+    static std::atomic<std::uint32_t> made{0};
+    const std::size_t folder = name.rfind('/') + 1; // npos + 1: no folder
+    return fmt::format("{}.{:x}.{:x}", name.substr(0, folder), ::getpid(), made.fetch_add(1) + 1);
+}
+
+/// Removes a passing name, whatever else happens.
+class PassingName {
+  public:
+    PassingName(System& system, std::string name) : system_{system}, name_{std::move(name)} {}
+    PassingName(const PassingName&) = delete;
+    PassingName& operator=(const PassingName&) = delete;
+    ~PassingName() { system_.unlink(name_.c_str()); }
+    [[nodiscard]] const char* c_str() const noexcept { return name_.c_str(); }
+
+  private:
+    System& system_;
+    std::string name_;
+};
+
+tl::unexpected<Error> cannot_bind(int code, const std::string& name) {
+    std::string hint;
+    if (code == EADDRINUSE) {
+        hint = name[0] == '@' ? "Another process listens on this abstract name."
+                              : "Killed processes left sockets named .<number>.<number> in its folder: remove them.";
+    } else if (code == EACCES || code == ENOENT || code == EROFS) {
+        hint = "Its folder must exist and let this user write.";
+    }
+    return fail(code, "bind", name, std::move(hint));
+}
+
+tl::unexpected<Error> cannot_listen(int code, const std::string& name) {
+    return fail(code, "listen", name, {});
+}
+
 } // namespace
 
 Result<Listener> Listener::listen(System& system, const std::string& name, SocketKind kind, mode_t mode) {
@@ -77,35 +115,64 @@ Result<Listener> Listener::listen(System& system, const std::string& name, Socke
     if (!socket) {
         return tl::unexpected{std::move(socket.error())};
     }
-    int bound = system.bind(socket->get(), address->get(), address->length);
-    if (bound != 0 && errno == EADDRINUSE) {
-        if (auto removed = remove_stale(system, name, kind, *address); !removed) {
-            return tl::unexpected{std::move(removed.error())};
-        }
-        bound = system.bind(socket->get(), address->get(), address->length);
-    }
-    if (bound != 0) {
-        const int code = errno;
-        return fail(code, "bind", name,
-                    code == EACCES || code == ENOENT || code == EROFS ? "Its folder must exist and let this user write."
-                                                                      : "");
-    }
     Listener listener{system, std::move(*socket), kind, name};
-    if (name[0] != '@') {
-        struct stat status {};
-        // Permissions before listening: until then every connection is refused.
-        if (system.stat(name.c_str(), &status) != 0 || system.chmod(name.c_str(), mode) != 0) {
-            const int code = errno;
-            return fail(code, "chmod", name, "The new socket's permissions could not be set.");
+    if (name[0] == '@') {
+        if (system.bind(listener.fd(), address->get(), address->length) != 0) {
+            return cannot_bind(errno, name);
         }
-        listener.device_ = status.st_dev;
-        listener.inode_ = status.st_ino;
+        if (system.listen(listener.fd(), backlog) != 0) {
+            return cannot_listen(errno, name);
+        }
+        return listener;
     }
-    if (system.listen(listener.fd(), 8) != 0) {
-        const int code = errno;
-        return fail(code, "listen", name, {});
+    if (auto named = listener.take_name(*address, mode); !named) {
+        return tl::unexpected{std::move(named.error())};
     }
     return listener;
+}
+
+Result<void> Listener::take_name(const UnixAddress& address, mode_t mode) {
+    std::string passing;
+    int code = EADDRINUSE;
+    // A passing name may be in use where process numbers repeat: another PID namespace's, or a killed process's.
+    for (int attempt = 0; attempt < 64 && code == EADDRINUSE; ++attempt) {
+        passing = passing_name(name_);
+        const auto first_address = make_unix_address(passing);
+        if (!first_address) {
+            return fail(EINVAL, "name socket", name_,
+                        fmt::format("Its folder's path leaves no room for a name: a path has at most {} bytes.",
+                                    sizeof address.storage.sun_path - 1));
+        }
+        code = system_->bind(fd(), first_address->get(), first_address->length) == 0 ? 0 : errno;
+    }
+    if (code != 0) {
+        return cannot_bind(code, name_);
+    }
+    const PassingName guard{*system_, std::move(passing)};
+    struct stat status {};
+    if (system_->chmod(guard.c_str(), mode) != 0 || system_->stat(guard.c_str(), &status) != 0) {
+        code = errno;
+        return fail(code, "chmod", name_, "The new socket's permissions could not be set.");
+    }
+    if (system_->listen(fd(), backlog) != 0) {
+        return cannot_listen(errno, name_);
+    }
+    code = system_->link(guard.c_str(), name_.c_str()) == 0 ? 0 : errno;
+    if (code == EEXIST) {
+        if (auto removed = remove_stale(*system_, name_, kind_, address); !removed) {
+            return removed;
+        }
+        code = system_->link(guard.c_str(), name_.c_str()) == 0 ? 0 : errno;
+    }
+    if (code == EEXIST) { // somebody else was quicker to take the dead name's place
+        return fail(EADDRINUSE, "bind", name_, "Another process listens there: end it, or choose another name.");
+    }
+    if (code != 0) {
+        return fail(code, "link", name_, "The folder's file system must have hard links (ext4, xfs, btrfs, tmpfs do).");
+    }
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+    return {};
 }
 
 Listener::Listener(Listener&& other) noexcept

@@ -81,6 +81,7 @@ class RealSystem final : public System {
     ssize_t recvmsg(int fd, struct msghdr* message, int flags) override { return ::recvmsg(fd, message, flags); }
     int mlock(const void* address, std::size_t length) override { return ::mlock(address, length); }
     int unlink(const char* path) override { return ::unlink(path); }
+    int link(const char* existing, const char* name) override { return ::link(existing, name); }
     int socket(int domain, int type, int protocol) override { return ::socket(domain, type, protocol); }
     int bind(int fd, const struct sockaddr* address, socklen_t length) override { return ::bind(fd, address, length); }
     int listen(int fd, int backlog) override { return ::listen(fd, backlog); }

@@ -54,7 +54,7 @@ pkgconfig = 'pkg-config'
 exe_wrapper = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$sysroot/usr/lib/aarch64-linux-gnu']
 [built-in options]
 cpp_args = ['-isystem', '$sysroot/usr/include', '-Wno-shadow']
-cpp_link_args = ['-L$sysroot/usr/lib/aarch64-linux-gnu']
+cpp_link_args = ['-fuse-ld=lld', '-L$sysroot/usr/lib/aarch64-linux-gnu']
 [properties]
 sys_root = '$sysroot'
 pkg_config_libdir = '$sysroot/usr/lib/aarch64-linux-gnu/pkgconfig:$sysroot/usr/share/pkgconfig'

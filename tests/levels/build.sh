@@ -12,7 +12,7 @@ level_native() {
 # A second compiler sees other mistakes; the sanitizers use clang too, but leave out the tools.
 level_clang() {
     setup build tests clang
-    CXX="ccache clang++-14" configure build-clang -Doptimization=1 -Ddebug=false
+    CXX="ccache clang++-14" configure build-clang "${quick_links[@]}" -Doptimization=1 -Ddebug=false
     compile build-clang
     run_programs build-clang unit conformance
 }

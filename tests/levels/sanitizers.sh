@@ -8,7 +8,7 @@ configure_sanitized() {
     local dir=$1 sanitizers=$2 flags=$3
     shift 3
     CXX="ccache clang++-14" configure "$dir" -Db_sanitize="$sanitizers" -Db_lundef=false -Ddefault_library=static \
-        "${unity[@]}" -Doptimization=0 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only -Wno-shadow $flags" "$@"
+        "${unity[@]}" "${quick_links[@]}" -Doptimization=0 -Ddebug=false -Dbenchmarks=false -Dcpp_args="-gline-tables-only -Wno-shadow $flags" "$@"
 }
 
 # The fuzzers come out of the same build, so it has their instrumentation too.

@@ -80,7 +80,7 @@ class Bench:
         if not (self.build / "build.ninja").exists():
             compiler = "ccache clang++-14" if shutil.which("ccache") else "clang++-14"
             subprocess.run(["meson", "setup", self.build, self.tree, "-Doptimization=0", "-Ddebug=false",
-                            "-Ddefault_library=static", "-Dbenchmarks=false"],
+                            "-Ddefault_library=static", "-Dbenchmarks=false", "-Dcpp_link_args=-fuse-ld=lld"],
                            check=True, stdout=subprocess.DEVNULL, env={**os.environ, "CXX": compiler})
 
     def compile(self, programs):
@@ -104,7 +104,7 @@ class Bench:
         words = [word for index, word in enumerate(words)
                  if word not in ("-MD", "-MQ", "-MF") and words[index - 1] not in ("-MQ", "-MF")]
         link = [word for word in words[:2] if word == "ccache" or "clang" in word]
-        link += [self.build / "alone.o", self.build / "tests/unit/libunit_support.a", self.build / "src/libupcie.a",
+        link += ["-fuse-ld=lld", self.build / "alone.o", self.build / "tests/unit/libunit_support.a", self.build / "src/libupcie.a",
                  "-lgtest_main", "-lgtest", "-lgmock", "-lfmt", "-pthread", "-o", self.build / "alone"]
         output = ""
         for step in (words, link):

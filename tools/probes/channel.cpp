@@ -7,9 +7,9 @@
 #include <cstring>
 #include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace upcie::probes {
@@ -21,32 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t max_message = 128 * 1024; // below a socket's default buffer (net.core.wmem_default, 208 KiB)
 constexpr std::size_t max_fds = 8;
 const char* const magic = "upcie-probe";
-
-Result<sockaddr_un> address_of(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-        return fail(ENAMETOOLONG, "naming a socket", path,
-                    fmt::format("A socket's path has 1 to {} bytes: choose a shorter one with --socket.",
-                                sizeof(address.sun_path) - 1));
-    }
-    std::memcpy(address.sun_path, path.data(), path.size());
-    return address;
-}
-
-/// connect(2) once. Value: its errno.
-int try_connect(os::System& system, const os::Fd& socket, const sockaddr_un& address) {
-    const auto* const raw = static_cast<const void*>(&address);
-    return system.connect(socket.get(), static_cast<const sockaddr*>(raw), sizeof(address)) < 0 ? errno : 0;
-}
-
-Result<os::Fd> new_socket(os::System& system) {
-    const int fd = system.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        return fail(errno, "socket", "AF_UNIX SOCK_SEQPACKET", "Raise the limit of open files (ulimit -n).");
-    }
-    return os::Fd{system, fd};
-}
 
 /// Waits until `events` are possible. Error: ETIMEDOUT.
 Result<void> wait_for(os::System& system, int fd, short events, Clock::time_point deadline, const char* for_what) {
@@ -70,33 +44,37 @@ Result<void> wait_for(os::System& system, int fd, short events, Clock::time_poin
 } // namespace
 
 Result<Channel> Channel::connect(os::System& system, const std::string& path, std::chrono::milliseconds patience) {
-    const Result<sockaddr_un> address = address_of(path);
-    if (!address) {
-        return tl::unexpected{address.error()};
-    }
     const Clock::time_point deadline = Clock::now() + patience;
     for (;;) {
-        Result<os::Fd> socket = new_socket(system);
-        if (!socket) {
-            return tl::unexpected{socket.error()};
+        Result<os::Connection> connection = os::Connection::connect(system, path);
+        if (connection) {
+            return over(system, std::move(*connection), patience);
         }
-        const int error = try_connect(system, *socket, *address);
-        if (error == 0) {
-            return Channel{system, std::move(*socket), patience};
-        }
-        if (error == EACCES) {
-            return fail(error, "connect", path,
-                        "The primary admits its own user only: start it with --allow-uid and this user's number.");
+        Error error = std::move(connection.error());
+        if (error.is(EACCES)) {
+            error.hint = "The primary admits its own user only: start it with --allow-uid and this user's number.";
         }
         // Not there yet, or the name is a killed run's: the other side may still come.
-        const bool may_come = error == ENOENT || error == ECONNREFUSED || error == EINTR || error == EAGAIN;
-        if (!may_come || Clock::now() >= deadline) {
-            return fail(may_come ? ETIMEDOUT : error, "connect", path,
+        const bool may_come = error.is(ENOENT) || error.is(ECONNREFUSED) || error.is(EAGAIN);
+        if (!may_come) {
+            return tl::unexpected{std::move(error)};
+        }
+        if (Clock::now() >= deadline) {
+            return fail(ETIMEDOUT, "connect", path,
                         fmt::format("The last attempt said {}: start the other process first, with the same --socket.",
-                                    errno_name(error)));
+                                    errno_name(error.code)));
         }
         std::this_thread::sleep_for(std::chrono::milliseconds{20});
     }
+}
+
+Result<Channel> Channel::over(os::System& system, os::Connection connection, std::chrono::milliseconds patience) {
+    os::Fd socket = std::move(connection).release();
+    // Nothing here may wait longer than its patience.
+    if (system.fcntl(socket.get(), F_SETFL, O_NONBLOCK) < 0) {
+        return fail(errno, "fcntl(F_SETFL)", "the probe's socket", "This is unexpected: run the probe again.");
+    }
+    return Channel{system, std::move(socket), patience};
 }
 
 Result<void> Channel::send(const std::string& type, const Value& data, const std::vector<int>& fds) {
@@ -220,61 +198,19 @@ Result<void> Channel::wait_for_end() {
     return tl::unexpected{last.error()};
 }
 
-Result<Peer> Channel::peer() const {
-    ucred credentials{};
-    socklen_t length = sizeof(credentials);
-    if (system_.getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0) {
-        return fail(errno, "getsockopt(SO_PEERCRED)", "the probe's socket", "This is unexpected: run the probe again.");
-    }
-    return Peer{credentials.pid, credentials.uid, credentials.gid};
-}
-
-Result<Listener> Listener::open(os::System& system, std::string path, std::vector<std::uint32_t> admitted) {
-    const Result<sockaddr_un> address = address_of(path);
-    if (!address) {
-        return tl::unexpected{address.error()};
-    }
-    struct stat status {};
-    if (system.stat(path.c_str(), &status) == 0) {
-        if (!S_ISSOCK(status.st_mode)) {
-            return fail(EEXIST, "listening", path, "Something other than a socket has that name: choose another.");
-        }
-        Result<os::Fd> trial = new_socket(system);
-        if (!trial) {
-            return tl::unexpected{trial.error()};
-        }
-        const int error = try_connect(system, *trial, *address);
-        if (error != ECONNREFUSED) {
-            return fail(error == 0 ? EADDRINUSE : error, "listening", path,
-                        "Another process owns that socket: end it, or choose another --socket.");
-        }
-        if (system.unlink(path.c_str()) < 0) {
-            return fail(errno, "unlink", path, "A killed run of another user left it: remove it, or choose another.");
-        }
-    }
-    Result<os::Fd> socket = new_socket(system);
-    if (!socket) {
-        return tl::unexpected{socket.error()};
-    }
-    const auto* const raw = static_cast<const void*>(&*address);
-    if (system.bind(socket->get(), static_cast<const sockaddr*>(raw), sizeof(*address)) < 0) {
-        return fail(errno, "bind", path, "The folder must exist and be writable for this user: see --socket.");
-    }
-    Listener result{system, std::move(path), std::move(*socket), std::move(admitted)};
+Result<Listener> Listener::open(os::System& system, const std::string& path, std::vector<std::uint32_t> admitted) {
     const std::uint32_t self = ::geteuid();
-    const bool others = std::any_of(result.admitted_.begin(), result.admitted_.end(),
-                                    [self](std::uint32_t uid) { return uid != self; });
-    result.admitted_.push_back(self);
-    if (system.chmod(result.path_.c_str(), others ? 0666 : 0600) < 0 || system.listen(result.socket_.get(), 4) < 0) {
-        return fail(errno, "listen", result.path_, "The folder must belong to this user: see --socket.");
+    const bool others =
+        std::any_of(admitted.begin(), admitted.end(), [self](std::uint32_t uid) { return uid != self; });
+    Result<os::Listener> socket =
+        os::Listener::listen(system, path, os::SocketKind::seqpacket, others ? mode_t{0666} : mode_t{0600});
+    if (!socket) {
+        Error error = std::move(socket.error());
+        error.hint += error.hint.empty() ? "--socket chooses another name." : " (--socket)";
+        return tl::unexpected{std::move(error)};
     }
-    return result;
-}
-
-Listener::~Listener() {
-    if (!path_.empty()) {
-        static_cast<void>(system_->unlink(path_.c_str()));
-    }
+    admitted.push_back(self);
+    return Listener{system, std::move(*socket), std::move(admitted)};
 }
 
 Result<Channel> Listener::accept(std::chrono::milliseconds patience) {
@@ -285,28 +221,24 @@ Result<Channel> Listener::accept(std::chrono::milliseconds patience, std::chrono
     const Clock::time_point deadline = Clock::now() + patience;
     std::string refused;
     for (;;) {
-        if (Result<void> ready = wait_for(*system_, socket_.get(), POLLIN, deadline, "waiting for a connection");
-            !ready) {
-            Error error = ready.error();
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+        Result<os::Connection> connection = socket_.accept(std::max(left, std::chrono::milliseconds{0}));
+        if (!connection) {
+            Error error = std::move(connection.error());
+            if (error.is(ETIMEDOUT)) {
+                error.hint = "Is the other process running, with the same --socket? --timeout gives more time.";
+            }
             if (!refused.empty()) {
                 error.hint += " Turned away: uid" + refused + " (--allow-uid admits them).";
             }
             return tl::unexpected{std::move(error)};
         }
-        const int fd = system_->accept(socket_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) {
-                continue;
-            }
-            return fail(errno, "accept", path_, "Raise the limit of open files (ulimit -n).");
-        }
-        Channel channel{*system_, os::Fd{*system_, fd}, talking};
-        const Result<Peer> peer = channel.peer();
+        const Result<os::PeerCredentials> peer = connection->peer();
         if (!peer) {
             return tl::unexpected{peer.error()};
         }
         if (std::find(admitted_.begin(), admitted_.end(), peer->uid) != admitted_.end()) {
-            return channel;
+            return Channel::over(system_, std::move(*connection), talking);
         }
         refused += fmt::format(" {}", peer->uid);
     }

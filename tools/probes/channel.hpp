@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <sys/types.h>
-
 #include <upcie/os/fd.hpp>
+#include <upcie/os/fd_passing.hpp>
 #include <upcie/os/system.hpp>
 #include <upcie/result.hpp>
 
@@ -26,13 +25,6 @@ struct Message {
     std::vector<os::Fd> fds;
 };
 
-/// Who is at the other end, as the kernel knows it (SO_PEERCRED: at the time of connecting).
-struct Peer {
-    pid_t pid = 0;
-    std::uint32_t uid = 0;
-    std::uint32_t gid = 0;
-};
-
 /// One end of a connection between two processes of a probe. Every wait ends by itself.
 ///
 /// Owns its socket. Threads: one.
@@ -43,9 +35,13 @@ class Channel {
         : system_{system}, socket_{std::move(socket)}, patience_{patience} {}
 
     /// Connects to a named socket, trying until `patience` has passed: the other side may start later.
-    /// Errors: ETIMEDOUT (nobody listens there), EACCES (the socket's owner did not admit this user), ENAMETOOLONG.
+    /// Errors: ETIMEDOUT (nobody listens there), EACCES (the socket's owner did not admit this user), EINVAL (no name
+    /// that a socket can have).
     [[nodiscard]] static Result<Channel> connect(os::System& system, const std::string& path,
                                                  std::chrono::milliseconds patience);
+    /// Takes over a connection that was made otherwise.
+    [[nodiscard]] static Result<Channel> over(os::System& system, os::Connection connection,
+                                              std::chrono::milliseconds patience);
 
     /// The descriptors stay the caller's. Errors: EPIPE (the other side is gone), EMSGSIZE, what sendmsg(2) says.
     Result<void> send(const std::string& type, const Value& data = Value::object(), const std::vector<int>& fds = {});
@@ -57,7 +53,8 @@ class Channel {
     /// Waits until the other side has closed, up to the patience. Error: ETIMEDOUT; EPROTO when it still talks.
     [[nodiscard]] Result<void> wait_for_end();
 
-    [[nodiscard]] Result<Peer> peer() const;
+    /// Who is at the other end, as the kernel knows it (SO_PEERCRED: at the time of connecting).
+    [[nodiscard]] Result<os::PeerCredentials> peer() const { return os::peer_of(system_, socket_.get()); }
     [[nodiscard]] std::chrono::milliseconds patience() const noexcept { return patience_; }
 
   private:
@@ -66,23 +63,13 @@ class Channel {
     std::chrono::milliseconds patience_;
 };
 
-/// A named socket that waits for the other process. Removes its name when it goes; a name left behind by a killed run
-/// is recognised (nobody answers there) and taken over.
+/// A named socket (os::Listener) that waits for the other process, and answers admitted users alone.
 class Listener {
   public:
     /// The socket is made for its owner alone, and for everybody where `admitted` names other users: the kernel's word
-    /// about the peer decides, not the file's mode.
-    /// Errors: EADDRINUSE (a live process listens there), EEXIST (the name is something else than a socket),
-    /// ENAMETOOLONG, what bind(2) says.
-    [[nodiscard]] static Result<Listener> open(os::System& system, std::string path,
+    /// about the peer decides, not the file's mode. Errors: those of os::Listener::listen.
+    [[nodiscard]] static Result<Listener> open(os::System& system, const std::string& path,
                                                std::vector<std::uint32_t> admitted);
-    Listener(Listener&& other) noexcept
-        : system_{other.system_},
-          path_{std::exchange(other.path_, {})},
-          socket_{std::move(other.socket_)},
-          admitted_{std::move(other.admitted_)} {}
-    Listener& operator=(Listener&&) = delete;
-    ~Listener();
 
     /// The first peer of an admitted user; others are turned away. Error: ETIMEDOUT, naming who was turned away.
     [[nodiscard]] Result<Channel> accept(std::chrono::milliseconds patience);
@@ -90,12 +77,11 @@ class Listener {
     [[nodiscard]] Result<Channel> accept(std::chrono::milliseconds patience, std::chrono::milliseconds talking);
 
   private:
-    Listener(os::System& system, std::string path, os::Fd socket, std::vector<std::uint32_t> admitted)
-        : system_{&system}, path_{std::move(path)}, socket_{std::move(socket)}, admitted_{std::move(admitted)} {}
+    Listener(os::System& system, os::Listener socket, std::vector<std::uint32_t> admitted)
+        : system_{system}, socket_{std::move(socket)}, admitted_{std::move(admitted)} {}
 
-    os::System* system_;
-    std::string path_; ///< empty once moved from
-    os::Fd socket_;
+    os::System& system_;
+    os::Listener socket_;
     std::vector<std::uint32_t> admitted_;
 };
 

@@ -230,7 +230,7 @@ Result<void> hand_over_and_end(Report& report, const Requests& requests, const p
 Result<void> outlive_primary(Report& report, const Requests& requests, Channel& primary,
                              const std::string& handover_socket, const std::vector<std::uint32_t>& admitted) {
     const Result<Identity> other = introduce(report, requests.system(), primary, "secondary", "primary");
-    const Result<Peer> peer = primary.peer();
+    const Result<os::PeerCredentials> peer = primary.peer();
     Result<Message> message = other ? primary.expect("delegate") : tl::unexpected{other.error()};
     Result<Delegation> taken = message ? Delegation::take(*message) : tl::unexpected{message.error()};
     if (!taken || !peer) {

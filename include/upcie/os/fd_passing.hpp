@@ -16,6 +16,8 @@
 
 namespace upcie::os {
 
+struct UnixAddress;
+
 /// Which UNIX socket carries messages. Both ends must agree.
 enum class SocketKind : std::uint8_t {
     seqpacket, ///< the kernel keeps message boundaries
@@ -28,6 +30,9 @@ struct PeerCredentials {
     uid_t uid = 0;
     gid_t gid = 0;
 };
+
+/// Of a connected UNIX socket. Error: what getsockopt(2) says.
+[[nodiscard]] Result<PeerCredentials> peer_of(System& system, int socket);
 
 /// Bytes with the descriptors that came along, close-on-exec, owned.
 struct Message {
@@ -63,9 +68,11 @@ class Connection {
     /// room for, or this process is at its descriptor limit), EPROTO (stream: not a message of this library).
     [[nodiscard]] Result<Message> receive_message(Timeout timeout = std::nullopt);
     /// Error: what getsockopt(2) says.
-    [[nodiscard]] Result<PeerCredentials> peer() const;
+    [[nodiscard]] Result<PeerCredentials> peer() const { return peer_of(*system_, fd()); }
 
     [[nodiscard]] int fd() const noexcept { return socket_.get(); }
+    /// The socket itself, for a caller who speaks a protocol of its own over it; the connection is spent.
+    [[nodiscard]] Fd release() && noexcept { return std::move(socket_); }
 
   private:
     struct Part {
@@ -81,13 +88,18 @@ class Connection {
 
 /// A named socket that others connect to.
 ///
+/// The name is there only once the socket has its permissions and listens: who waits for the name to come (ENOENT) and
+/// then connects is not refused for having been quick. It is made under a passing name in the same folder, which is
+/// what getsockname(2) and ss(8) tell.
+///
 /// Move-only; takes its name away at the end when the name is still its own. A name that a killed process left behind
 /// is recognised (nobody answers) and replaced. Threads: one at a time.
 class Listener {
   public:
     /// `mode` are the permissions of the name: writing is what connecting needs. An abstract name ("@...") has none:
-    /// check peer(). Errors: EINVAL (name), EADDRINUSE (somebody listens there), EEXIST (the path is no socket),
-    /// EACCES, ENOENT (no such folder), EROFS.
+    /// check peer(). Errors: EINVAL (the name, or one of 20 bytes in its folder, is beyond 107 bytes), EADDRINUSE
+    /// (somebody listens there), EEXIST (the path is no socket), EACCES, ENOENT (no such folder), EROFS, EPERM (a file
+    /// system without hard links).
     [[nodiscard]] static Result<Listener> listen(System& system, const std::string& name,
                                                  SocketKind kind = SocketKind::seqpacket, mode_t mode = 0600);
     Listener(Listener&& other) noexcept;
@@ -102,6 +114,7 @@ class Listener {
   private:
     Listener(System& system, Fd socket, SocketKind kind, std::string name) noexcept
         : system_{&system}, socket_{std::move(socket)}, kind_{kind}, name_{std::move(name)} {}
+    Result<void> take_name(const UnixAddress& address, mode_t mode);
     void remove_name() noexcept;
 
     System* system_;

@@ -50,6 +50,7 @@ class System {
     virtual ssize_t recvmsg(int fd, struct msghdr* message, int flags) = 0;
     virtual int mlock(const void* address, std::size_t length) = 0;
     virtual int unlink(const char* path) = 0;
+    virtual int link(const char* existing, const char* name) = 0;
     virtual int socket(int domain, int type, int protocol) = 0;
     virtual int bind(int fd, const struct sockaddr* address, socklen_t length) = 0;
     virtual int listen(int fd, int backlog) = 0;

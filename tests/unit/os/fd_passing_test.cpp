@@ -4,11 +4,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <support/mock_system.hpp>
@@ -48,6 +50,12 @@ class FdPassing : public testing::TestWithParam<SocketKind> {
         listener_.emplace(*Listener::listen(system, path_, GetParam()));
         client_.emplace(*Connection::connect(system, path_, GetParam()));
         server_.emplace(*listener_->accept(1s));
+    }
+
+    std::size_t entries() {
+        std::vector<std::string> names;
+        system_.list_directory(folder_.c_str(), names);
+        return names.size();
     }
 
     System& system_ = real_system();
@@ -194,6 +202,109 @@ TEST_P(FdPassing, ListeningKeepsToItsName) {
     EXPECT_TRUE(std::filesystem::exists(path_)); // not ours any more
     EXPECT_TRUE(Listener::listen(system_, path_, GetParam()).error().is(EEXIST));
     EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
+// Whoever waits for the name connects at once when it is there: any other moment's answer would be taken for final.
+TEST_P(FdPassing, AtEveryMomentANameIsAbsentOrAnswers) {
+    testing::NiceMock<test::MockSystemBase> system;
+    const auto look = [&] {
+        struct stat status {};
+        if (::stat(path_.c_str(), &status) != 0) {
+            return;
+        }
+        EXPECT_EQ(status.st_mode & 0777U, 0666U);
+        EXPECT_TRUE(Connection::connect(system_, path_, GetParam()));
+    };
+    ON_CALL(system, bind(_, _, _)).WillByDefault([&](int fd, const struct sockaddr* address, socklen_t length) {
+        const int answer = system_.bind(fd, address, length);
+        look();
+        return answer;
+    });
+    ON_CALL(system, chmod(_, _)).WillByDefault([&](const char* name, mode_t mode) {
+        look();
+        const int answer = system_.chmod(name, mode);
+        look();
+        return answer;
+    });
+    ON_CALL(system, listen(_, _)).WillByDefault([&](int fd, int room) {
+        look();
+        const int answer = system_.listen(fd, room);
+        look();
+        return answer;
+    });
+    ON_CALL(system, link(_, _)).WillByDefault([&](const char* existing, const char* name) {
+        look();
+        const int answer = system_.link(existing, name);
+        look();
+        return answer;
+    });
+    const mode_t before = ::umask(0077); // which would take the others' permission away
+    const auto listener = Listener::listen(system, path_, GetParam(), 0666);
+    ::umask(before);
+    ASSERT_TRUE(listener) << listener.error().message();
+    look();
+    EXPECT_EQ(entries(), 1U) << "the passing name has gone";
+}
+
+// Whichever step fails, its error is told, and the folder is as it was.
+TEST_P(FdPassing, AStepThatFailsLeavesNoName) {
+    const std::vector<std::pair<int, std::function<void(testing::NiceMock<test::MockSystemBase>&)>>> steps = {
+        {EACCES, [](auto& system) { ON_CALL(system, bind(_, _, _)).WillByDefault(test::fails_with(EACCES)); }},
+        {EROFS, [](auto& system) { ON_CALL(system, chmod(_, _)).WillByDefault(test::fails_with(EROFS)); }},
+        {ENOBUFS, [](auto& system) { ON_CALL(system, listen(_, _)).WillByDefault(test::fails_with(ENOBUFS)); }},
+        {EPERM, [](auto& system) { ON_CALL(system, link(_, _)).WillByDefault(test::fails_with(EPERM)); }},
+        {EADDRINUSE, [](auto& system) { ON_CALL(system, bind(_, _, _)).WillByDefault(test::fails_with(EADDRINUSE)); }},
+    };
+    for (const auto& [code, arrange] : steps) {
+        testing::NiceMock<test::MockSystemBase> system;
+        arrange(system);
+        const auto listener = Listener::listen(system, path_, GetParam());
+        ASSERT_FALSE(listener);
+        EXPECT_TRUE(listener.error().is(code)) << listener.error().message();
+        EXPECT_EQ(entries(), 0U);
+    }
+}
+
+TEST_P(FdPassing, APassingNameThatIsTakenIsPassedOver) {
+    testing::NiceMock<test::MockSystemBase> system;
+    int attempts = 0;
+    ON_CALL(system, bind(_, _, _)).WillByDefault([&](int fd, const struct sockaddr* address, socklen_t length) {
+        if (++attempts < 3) {
+            errno = EADDRINUSE;
+            return -1;
+        }
+        return system_.bind(fd, address, length);
+    });
+    const auto listener = Listener::listen(system, path_, GetParam());
+    ASSERT_TRUE(listener) << listener.error().message();
+    EXPECT_EQ(attempts, 3);
+    EXPECT_TRUE(Connection::connect(system_, path_, GetParam()));
+}
+
+// Two take over one dead name at the same time: one has it, and the other is told, whichever moment they meet in.
+TEST_P(FdPassing, WhoIsSlowerAtADeadNameIsTold) {
+    for (const int moment : {1, 2}) {
+        {
+            const Listener killed = *Listener::listen(system_, path_, GetParam());
+            std::filesystem::rename(path_, folder_ + "/kept");
+        }
+        std::filesystem::rename(folder_ + "/kept", path_);
+        testing::NiceMock<test::MockSystemBase> system;
+        std::optional<Result<Listener>> quicker;
+        int links = 0;
+        ON_CALL(system, link(_, _)).WillByDefault([&](const char* existing, const char* name) {
+            if (++links == moment) {
+                quicker.emplace(Listener::listen(system_, path_, GetParam()));
+            }
+            return system_.link(existing, name);
+        });
+        const auto slower = Listener::listen(system, path_, GetParam());
+        ASSERT_TRUE(quicker.has_value() && *quicker) << moment;
+        ASSERT_FALSE(slower) << moment;
+        EXPECT_TRUE(slower.error().is(EADDRINUSE)) << slower.error().message();
+        EXPECT_TRUE(Connection::connect(system_, path_, GetParam()));
+        EXPECT_EQ(entries(), 1U);
+    }
 }
 
 TEST_P(FdPassing, NamesAreChecked) {

@@ -37,6 +37,7 @@ MockSystemBase::MockSystemBase() {
     ON_CALL(*this, recvmsg(_, _, _)).WillByDefault(forward(&System::recvmsg));
     ON_CALL(*this, mlock(_, _)).WillByDefault(forward(&System::mlock));
     ON_CALL(*this, unlink(_)).WillByDefault(forward(&System::unlink));
+    ON_CALL(*this, link(_, _)).WillByDefault(forward(&System::link));
     ON_CALL(*this, socket(_, _, _)).WillByDefault(forward(&System::socket));
     ON_CALL(*this, bind(_, _, _)).WillByDefault(forward(&System::bind));
     ON_CALL(*this, listen(_, _)).WillByDefault(forward(&System::listen));

@@ -38,6 +38,7 @@ class MockSystemBase : public os::System {
     MOCK_METHOD(ssize_t, recvmsg, (int, struct msghdr*, int), (override));
     MOCK_METHOD(int, mlock, (const void*, std::size_t), (override));
     MOCK_METHOD(int, unlink, (const char*), (override));
+    MOCK_METHOD(int, link, (const char*, const char*), (override));
     MOCK_METHOD(int, socket, (int, int, int), (override));
     MOCK_METHOD(int, bind, (int, const struct sockaddr*, socklen_t), (override));
     MOCK_METHOD(int, listen, (int, int), (override));
