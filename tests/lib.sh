@@ -111,11 +111,12 @@ configure() {
 # What build/ is: not optimised and without debug information, since compiling is what costs time on two cores. What is
 # measured has a folder of its own (tests/levels/bench.sh). All is said, since tools/demo.sh may have made the folder.
 configure_native() {
-    configure build "${quick_links[@]}" -Doptimization=0 -Ddebug=false -Dunity=off -Dtests=true -Dbenchmarks=true
+    configure build "${native_options[@]}"
 }
 
 # GNU ld takes five times as long over a hundred programs. What users link and what is measured is linked as ever.
 quick_links=(-Dcpp_link_args=-fuse-ld=lld)
+native_options=("${quick_links[@]}" -Doptimization=0 -Ddebug=false -Dunity=off -Dtests=true -Dbenchmarks=true)
 
 # For folders where everything is compiled anyway: several files at a time, in a third of the time. That each file stands
 # by itself, build/ shows. Files that share a compilation shadow each other's names: such a folder adds -Wno-shadow.

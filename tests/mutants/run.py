@@ -64,24 +64,24 @@ def sync_tree(tree):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     for path in list(tree.rglob("*")):
-        if path.is_file() and str(path.relative_to(tree)) not in wanted:
+        name = path.relative_to(tree)
+        if name.parts[0] != "build" and path.is_file() and str(name) not in wanted:
             path.unlink()
 
 
 class Bench:
-    """The copy of the tree and its build folder."""
+    """The copy of the tree and its build folder, which lies where build/ lies in the tree itself: ccache then has most of
+    it from there."""
 
-    def __init__(self, work, jobs):
+    def __init__(self, work, jobs, options):
         self.tree = work / "tree"
-        self.build = work / "build"
+        self.build = self.tree / "build"
         self.jobs = jobs
         self.tree.mkdir(parents=True, exist_ok=True)
         sync_tree(self.tree)
         if not (self.build / "build.ninja").exists():
-            compiler = "ccache clang++-14" if shutil.which("ccache") else "clang++-14"
-            subprocess.run(["meson", "setup", self.build, self.tree, "-Doptimization=0", "-Ddebug=false",
-                            "-Ddefault_library=static", "-Dbenchmarks=false", "-Dcpp_link_args=-fuse-ld=lld"],
-                           check=True, stdout=subprocess.DEVNULL, env={**os.environ, "CXX": compiler})
+            subprocess.run(["meson", "setup", self.build, self.tree, *options], check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, "CXX": str(here / "compiler.sh")})
 
     def compile(self, programs):
         if not programs:
@@ -103,9 +103,9 @@ class Bench:
         words[words.index("-o") + 1] = str(self.build / "alone.o")
         words = [word for index, word in enumerate(words)
                  if word not in ("-MD", "-MQ", "-MF") and words[index - 1] not in ("-MQ", "-MF")]
-        link = [word for word in words[:2] if word == "ccache" or "clang" in word]
-        link += ["-fuse-ld=lld", self.build / "alone.o", self.build / "tests/unit/libunit_support.a", self.build / "src/libupcie.a",
-                 "-lgtest_main", "-lgtest", "-lgmock", "-lfmt", "-pthread", "-o", self.build / "alone"]
+        link = [words[0], "-fuse-ld=lld", self.build / "alone.o", self.build / "tests/unit/libunit_support.a",
+                self.build / "src/libupcie.a", "-lgtest_main", "-lgtest", "-lgmock", "-lfmt", "-pthread",
+                "-o", self.build / "alone"]
         output = ""
         for step in (words, link):
             result = subprocess.run(step, cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -173,6 +173,8 @@ def main():
     parser.add_argument("names", nargs="*", help="mutants to run; all of them when none is named")
     parser.add_argument("--work", type=pathlib.Path, default=top / "build-mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--setup", type=shlex.split, default=["-Doptimization=0", "-Ddebug=false"],
+                        help="Meson's options for the build folder; those of build/ make it quick")
     arguments = parser.parse_args()
     mutants = [Mutant(path) for path in sorted(here.glob("*.patch"))]
     if arguments.names:
@@ -181,7 +183,7 @@ def main():
     if not mutants:
         sys.exit("mutants: there is no such mutant")
 
-    bench = Bench(arguments.work.resolve(), arguments.jobs)
+    bench = Bench(arguments.work.resolve(), arguments.jobs, arguments.setup)
     begin = time.monotonic()
     compiles, output = bench.compile(sorted({program for mutant in mutants for program in mutant.programs()}))
     if not compiles:
@@ -190,6 +192,7 @@ def main():
     passed = failed = 0
     # The named tests must pass with the check in place, or their failing without it says nothing.
     sound = []
+    os.environ["UPCIE_MUTANT"] = "1"  # compiler.sh: a mutant may have warnings, and is compiled once
     for mutant in mutants:
         for program, test_filter in mutant.tests:
             verdict, output = bench.run(program, test_filter)
