@@ -83,11 +83,17 @@ class Bench:
             subprocess.run(["meson", "setup", self.build, self.tree, *options], check=True, stdout=subprocess.DEVNULL,
                            env={**os.environ, "CXX": str(here / "compiler.sh")})
 
+    def compile_all(self):
+        """The unit tests, and what they open at run time."""
+        listed = subprocess.run([sys.executable, top / "tests" / "run_programs.py", "--build", self.build, "--list", "unit"],
+                                check=True, capture_output=True, text=True)
+        return self.ninja(listed.stdout.split())
+
     def compile(self, programs):
-        if not programs:
-            return True, ""
-        result = subprocess.run(["ninja", "-C", self.build, "-j", str(self.jobs),
-                                 *(self.target(program) for program in programs)],
+        return self.ninja([self.target(program) for program in programs]) if programs else (True, "")
+
+    def ninja(self, targets):
+        result = subprocess.run(["ninja", "-C", self.build, "-j", str(self.jobs), *targets],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return result.returncode == 0, result.stdout
 
@@ -185,7 +191,7 @@ def main():
 
     bench = Bench(arguments.work.resolve(), arguments.jobs, arguments.setup)
     begin = time.monotonic()
-    compiles, output = bench.compile(sorted({program for mutant in mutants for program in mutant.programs()}))
+    compiles, output = bench.compile_all()
     if not compiles:
         sys.exit(output + "\nmutants: the tree does not build as it stands")
     print(f"mutants: the tree as it stands is built ({time.monotonic() - begin:.0f} s)", flush=True)
