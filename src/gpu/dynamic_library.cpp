@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace upcie::gpu {
 
@@ -13,7 +14,9 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& name, const std::
     void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* const words = ::dlerror();
-        return fail(ENOENT, "dlopen", name,
+        // The loader's words alone tell a file that is not there from one that is no library of this machine.
+        const bool there = name.find('/') != std::string::npos && ::access(name.c_str(), F_OK) == 0;
+        return fail(there ? ELIBBAD : ENOENT, "dlopen", name,
                     fmt::format("{}. {}", words != nullptr ? words : "the loader refused", hint));
     }
     return DynamicLibrary{handle, name};

@@ -49,7 +49,8 @@ Result<Name> Name::parse(std::string_view text) {
     }
     unsigned device = 0;
     const auto [end, problem] = std::from_chars(rest.data(), rest.data() + rest.size(), device);
-    if (problem != std::errc{} || end != rest.data() + rest.size() || device > 1023) {
+    const bool plain = rest == "0" || !rest.starts_with('0'); // as everywhere on a command line
+    if (problem != std::errc{} || end != rest.data() + rest.size() || !plain || device > 1023) {
         return wrong();
     }
     name.device = static_cast<int>(device);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 
@@ -75,7 +76,7 @@ Result<Connection> Connection::connect(System& system, const std::string& name, 
     if (!address) {
         return tl::unexpected{address.error()};
     }
-    auto socket = make_unix_socket(system, kind);
+    auto socket = make_unix_socket(system, kind, SOCK_NONBLOCK);
     if (!socket) {
         return tl::unexpected{std::move(socket.error())};
     }
@@ -96,6 +97,9 @@ Result<Connection> Connection::connect(System& system, const std::string& name, 
         case EACCES:
             hint = "This user may not write to the socket or search its folder.";
             break;
+        case EAGAIN:
+            hint = "The other process has not accepted those who came before: try again.";
+            break;
         case EPROTOTYPE:
             hint = "The other end is a socket of the other kind (stream and seqpacket do not meet).";
             break;
@@ -103,6 +107,10 @@ Result<Connection> Connection::connect(System& system, const std::string& name, 
             break;
         }
         return fail(code, "connect", name, std::move(hint));
+    }
+    if (system.fcntl(socket->get(), F_SETFL, 0) != 0) { // connecting alone does not wait
+        const int code = errno;
+        return fail(code, "fcntl(F_SETFL)", name, {});
     }
     return Connection{system, std::move(*socket), kind};
 }

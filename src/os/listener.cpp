@@ -3,10 +3,14 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <os/unix_address.hpp>
@@ -32,9 +36,9 @@ Result<UnixAddress> make_unix_address(const std::string& name) {
     return address;
 }
 
-Result<Fd> make_unix_socket(System& system, SocketKind kind) {
-    const int number =
-        system.socket(AF_UNIX, (kind == SocketKind::stream ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_CLOEXEC, 0);
+Result<Fd> make_unix_socket(System& system, SocketKind kind, int flags) {
+    const int type = kind == SocketKind::stream ? SOCK_STREAM : SOCK_SEQPACKET;
+    const int number = system.socket(AF_UNIX, type | SOCK_CLOEXEC | flags, 0);
     if (number < 0) {
         const int code = errno;
         return fail(code, "socket", "AF_UNIX",
@@ -47,25 +51,72 @@ namespace {
 
 constexpr int backlog = 8;
 
-/// Whether `name` was left behind by a process that was killed: then it is taken away. Errors: EADDRINUSE (somebody
-/// answers there), EEXIST (no socket), what unlink(2) says.
-Result<void> remove_stale(System& system, const std::string& name, SocketKind kind, const UnixAddress& address) {
+tl::unexpected<Error> somebody_listens(const std::string& name) {
+    return fail(EADDRINUSE, "bind", name, "Another process listens there: end it, or choose another name.");
+}
+
+/// The folder of `name`, locked: of all that would take a dead name over, one at a time looks and acts. Between its
+/// look and its unlink(2) another's living socket would otherwise have come under the same name. Errors: EBUSY
+/// (somebody else holds a lock on the folder for a second), what open(2) and flock(2) say.
+Result<Fd> lock_folder(System& system, const std::string& name) {
+    const std::size_t slash = name.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : name.substr(0, slash + 1);
+    Fd lock{system, system.open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!lock) {
+        const int code = errno;
+        return fail(code, "open", folder, "A dead socket in a folder that this user may not read stays: remove it.");
+    }
+    constexpr int tries = 100;
+    for (int attempt = 1; system.flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++attempt) {
+        const int code = errno;
+        if (code != EINTR && code != EWOULDBLOCK) {
+            return fail(code, "flock", folder, "Choose a folder on a file system that has locks.");
+        }
+        if (attempt == tries) {
+            return fail(EBUSY, "flock", folder, "Another process keeps that folder locked: choose another one.");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    }
+    return lock;
+}
+
+/// Whether `name` is nobody's: left behind by a process that was killed, or just gone. Errors: EADDRINUSE (somebody
+/// answers there), EEXIST (no socket).
+Result<void> is_dead(System& system, const std::string& name, SocketKind kind, const UnixAddress& address) {
     struct stat status {};
     if (system.stat(name.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
         return fail(EEXIST, "bind", name, "There is a file of that name which is no socket: choose another name.");
     }
-    auto probe = make_unix_socket(system, kind);
-    if (!probe) {
-        return tl::unexpected{std::move(probe.error())};
+    const auto trial = make_unix_socket(system, kind, SOCK_NONBLOCK); // a full queue must not make it wait
+    if (!trial) {
+        return tl::unexpected{trial.error()};
     }
-    if (system.connect(probe->get(), address.get(), address.length) == 0 || errno != ECONNREFUSED) {
-        return fail(EADDRINUSE, "bind", name, "Another process listens there: end it, or choose another name.");
+    if (system.connect(trial->get(), address.get(), address.length) != 0 &&
+        (errno == ECONNREFUSED || errno == ENOENT)) {
+        return {};
+    }
+    return somebody_listens(name);
+}
+
+/// Takes a dead `name` away. Errors: those of is_dead() and lock_folder(), what unlink(2) says. The lock is the
+/// caller's until the name is taken.
+Result<Fd> remove_dead(System& system, const std::string& name, SocketKind kind, const UnixAddress& address) {
+    // Who lives is told without a lock, which takes permission to read the folder.
+    if (auto dead = is_dead(system, name, kind, address); !dead) {
+        return tl::unexpected{std::move(dead.error())};
+    }
+    auto lock = lock_folder(system, name);
+    if (!lock) {
+        return lock;
+    }
+    if (auto dead = is_dead(system, name, kind, address); !dead) {
+        return tl::unexpected{std::move(dead.error())};
     }
     if (system.unlink(name.c_str()) != 0 && errno != ENOENT) {
         const int code = errno;
         return fail(code, "unlink", name, "A socket left behind by a process that was killed cannot be removed.");
     }
-    return {};
+    return lock;
 }
 
 /// A name in the folder of `name` that no other thread or process of this moment makes; at most 20 bytes of its own.
@@ -159,13 +210,14 @@ Result<void> Listener::take_name(const UnixAddress& address, mode_t mode) {
     }
     code = system_->link(guard.c_str(), name_.c_str()) == 0 ? 0 : errno;
     if (code == EEXIST) {
-        if (auto removed = remove_stale(*system_, name_, kind_, address); !removed) {
-            return removed;
+        const auto lock = remove_dead(*system_, name_, kind_, address);
+        if (!lock) {
+            return tl::unexpected{lock.error()};
         }
         code = system_->link(guard.c_str(), name_.c_str()) == 0 ? 0 : errno;
     }
-    if (code == EEXIST) { // somebody else was quicker to take the dead name's place
-        return fail(EADDRINUSE, "bind", name_, "Another process listens there: end it, or choose another name.");
+    if (code == EEXIST) { // somebody who found no name there was quicker
+        return somebody_listens(name_);
     }
     if (code != 0) {
         return fail(code, "link", name_, "The folder's file system must have hard links (ext4, xfs, btrfs, tmpfs do).");

@@ -21,6 +21,7 @@ struct UnixAddress {
 };
 
 [[nodiscard]] Result<UnixAddress> make_unix_address(const std::string& name);
-[[nodiscard]] Result<Fd> make_unix_socket(System& system, SocketKind kind);
+/// `flags`: SOCK_NONBLOCK or none.
+[[nodiscard]] Result<Fd> make_unix_socket(System& system, SocketKind kind, int flags = 0);
 
 } // namespace upcie::os

@@ -4,7 +4,8 @@
 // so that it cannot drift.
 //
 // Its tests script failures by upcie_fake_cuda_fail(function, result): the next call of it answers that. Built with
-// FAKE_CUDA_OLD it lacks what came with CUDA 10.2 and later, and with FAKE_CUDA_EMPTY nearly everything.
+// FAKE_CUDA_OLD it lacks what came with CUDA 10.2 and later, and with FAKE_CUDA_EMPTY nearly everything;
+// FAKE_CUDA_UNMARKED does not say that it is none of NVIDIA's.
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -20,7 +21,9 @@
 #include "fake.hpp"
 #include "gpu/cuda/api.hpp"
 
+#ifndef FAKE_CUDA_UNMARKED
 FAKE_API const int upcie_fake_gpu_library = 1;
+#endif
 
 #ifndef FAKE_CUDA_EMPTY
 

@@ -41,6 +41,16 @@ Result<void> wait_for(os::System& system, int fd, short events, Clock::time_poin
     }
 }
 
+/// Whether the other end has closed without a word.
+bool has_left(os::System& system, int socket) {
+    std::byte first{};
+    iovec part{&first, 1};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    return system.recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 } // namespace
 
 Result<Channel> Channel::connect(os::System& system, const std::string& path, std::chrono::milliseconds patience) {
@@ -238,6 +248,9 @@ Result<Channel> Listener::accept(std::chrono::milliseconds patience, std::chrono
             return tl::unexpected{peer.error()};
         }
         if (std::find(admitted_.begin(), admitted_.end(), peer->uid) != admitted_.end()) {
+            if (has_left(system_, connection->fd())) {
+                continue; // one that only looked whether somebody listens, say
+            }
             return Channel::over(system_, std::move(*connection), talking);
         }
         refused += fmt::format(" {}", peer->uid);

@@ -55,8 +55,8 @@ class Connection {
     Connection(System& system, Fd socket, SocketKind kind) noexcept
         : system_{&system}, socket_{std::move(socket)}, kind_{kind} {}
     /// Connects to a named socket; a name that begins with '@' is abstract. Errors: EINVAL (a name of length 0 or
-    /// beyond 107 bytes), ENOENT, ECONNREFUSED (nobody listens), EACCES, EPROTOTYPE (the other end is of the other
-    /// kind).
+    /// beyond 107 bytes), ENOENT, ECONNREFUSED (nobody listens), EAGAIN (the other process has yet to accept those who
+    /// came before), EACCES, EPROTOTYPE (the other end is of the other kind). Never waits.
     [[nodiscard]] static Result<Connection> connect(System& system, const std::string& name,
                                                     SocketKind kind = SocketKind::seqpacket);
 
@@ -99,7 +99,7 @@ class Listener {
     /// `mode` are the permissions of the name: writing is what connecting needs. An abstract name ("@...") has none:
     /// check peer(). Errors: EINVAL (the name, or one of 20 bytes in its folder, is beyond 107 bytes), EADDRINUSE
     /// (somebody listens there), EEXIST (the path is no socket), EACCES, ENOENT (no such folder), EROFS, EPERM (a file
-    /// system without hard links).
+    /// system without hard links), EBUSY (a dead name in a folder that somebody keeps locked, flock(2)).
     [[nodiscard]] static Result<Listener> listen(System& system, const std::string& name,
                                                  SocketKind kind = SocketKind::seqpacket, mode_t mode = 0600);
     Listener(Listener&& other) noexcept;

@@ -81,13 +81,6 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
     }
     auto driver = std::make_shared<Driver>(system);
     look_up(driver->api.all, *library);
-    const std::string kernel_driver = os::read_text(system, kernel_version_file).value_or("");
-    // Without its kernel module the library, run by root, makes device nodes that lead nowhere.
-    if (library->symbol(mark_of_a_fake) == nullptr && !os::exists(system, "/sys/module/nvidia") &&
-        !os::exists(system, "/proc/driver/nvidia/version")) {
-        return fail(ENODEV, "open CUDA", name,
-                    "NVIDIA's kernel module is not loaded here: on a machine with such a GPU, modprobe nvidia.");
-    }
     const Api& api = driver->api;
     for (const TableEntry* const needed : std::initializer_list<const TableEntry*>{
              &api.init, &api.driver_version, &api.device_count, &api.device_get, &api.context_retain,
@@ -100,6 +93,13 @@ Result<Cuda> Cuda::open(os::System& system, Options options) {
                             "old.",
                             needed->name, version_text(needed->since)));
         }
+    }
+    const std::string kernel_driver = os::read_text(system, kernel_version_file).value_or("");
+    // Without its kernel module the library, run by root, makes device nodes that lead nowhere.
+    if (library->symbol(mark_of_a_fake) == nullptr && !os::exists(system, "/sys/module/nvidia") &&
+        !os::exists(system, "/proc/driver/nvidia/version")) {
+        return fail(ENODEV, "open CUDA", name,
+                    "NVIDIA's kernel module is not loaded here: on a machine with such a GPU, modprobe nvidia.");
     }
     library->keep(); // from here on it has a say in how it ends
     static_cast<void>(api.driver_version(&driver->version));

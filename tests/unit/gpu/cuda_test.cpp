@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <support/mock_system.hpp>
 #include <upcie/gpu/cuda.hpp>
 #include <upcie/os/system.hpp>
 
@@ -57,17 +58,29 @@ TEST_F(CudaTest, TheLibraryIsFoundByOptionByVariableOrByName) {
 }
 
 TEST_F(CudaTest, ALibraryThatIsNoneSaysWhatItLacks) {
-    const auto empty = Cuda::open(os::real_system(), {0, folder + "/libfake_cuda_empty.so"});
-    ASSERT_FALSE(empty);
-    EXPECT_TRUE(empty.error().is(ENOSYS));
-    EXPECT_THAT(empty.error().message(), HasSubstr("cuInit"));
+    for (const std::string& library : {folder + "/libfake_cuda_empty.so", std::string{"libm.so.6"}}) {
+        const auto refused = Cuda::open(os::real_system(), {0, library});
+        ASSERT_FALSE(refused) << library;
+        EXPECT_TRUE(refused.error().is(ENOSYS)) << library;
+        EXPECT_THAT(refused.error().message(), HasSubstr("cuInit")) << library;
+    }
+}
+
+TEST_F(CudaTest, AFileThatIsNoLibraryIsToldFromNone) {
+    EXPECT_TRUE(Cuda::open(os::real_system(), {0, "/etc/passwd"}).error().is(ELIBBAD));
+    EXPECT_TRUE(Cuda::open(os::real_system(), {0, "/dev/null"}).error().is(ELIBBAD));
+    EXPECT_TRUE(Cuda::open(os::real_system(), {0, "/etc/passwd/libcuda.so"}).error().is(ENOENT));
 }
 
 // A real library would make device nodes: it is not asked where the kernel module is not loaded.
 TEST_F(CudaTest, WithoutTheKernelModuleNothingIsAsked) {
-    const auto refused = Cuda::open(os::real_system(), {0, "libm.so.6"});
+    testing::NiceMock<test::MockSystemBase> system;
+    ON_CALL(system, stat(testing::_, testing::_)).WillByDefault(test::fails_with(ENOENT));
+    const auto refused = Cuda::open(system, {0, folder + "/libfake_cuda_unmarked.so"});
     ASSERT_FALSE(refused);
-    EXPECT_TRUE(refused.error().is(ENODEV) || refused.error().is(ENOSYS)) << "the latter where the module is loaded";
+    EXPECT_TRUE(refused.error().is(ENODEV)) << refused.error().message();
+    EXPECT_THAT(refused.error().message(), HasSubstr("modprobe nvidia"));
+    EXPECT_TRUE(Cuda::open(system, {0, fake_library})) << "the tests' own asks no kernel";
 }
 
 TEST_F(CudaTest, AnOldDriverNamesTheVersionThatHasIt) {

@@ -307,6 +307,43 @@ TEST_P(FdPassing, WhoIsSlowerAtADeadNameIsTold) {
     }
 }
 
+// Between the look at a dead name and its removal nobody else may have taken it over: two would believe to have it.
+TEST_P(FdPassing, ADeadNameIsTakenOverByOneAtATime) {
+    {
+        const Listener killed = *Listener::listen(system_, path_, GetParam());
+        std::filesystem::rename(path_, folder_ + "/kept");
+    }
+    std::filesystem::rename(folder_ + "/kept", path_);
+    testing::NiceMock<test::MockSystemBase> system;
+    bool looked = false;
+    ON_CALL(system, unlink(_)).WillByDefault([&](const char* name) {
+        if (name == path_ && !std::exchange(looked, true)) {
+            const auto other = Listener::listen(system_, path_, GetParam());
+            EXPECT_FALSE(other) << "both have it";
+            EXPECT_TRUE(!other && other.error().is(EBUSY)) << "it waits for the first, a second long";
+        }
+        return system_.unlink(name);
+    });
+    const auto first = Listener::listen(system, path_, GetParam());
+    ASSERT_TRUE(first) << first.error().message();
+    EXPECT_TRUE(looked);
+    EXPECT_TRUE(Connection::connect(system_, path_, GetParam()));
+    EXPECT_EQ(entries(), 1U);
+    EXPECT_TRUE(Listener::listen(system_, path_, GetParam()).error().is(EADDRINUSE)) << "the lock has gone";
+}
+
+// A process that accepts nobody any more still has its name, and keeps nobody waiting.
+TEST_P(FdPassing, AFullQueueIsAnAnswer) {
+    const auto listener = Listener::listen(system_, path_, GetParam());
+    ASSERT_TRUE(listener);
+    std::vector<Result<Connection>> waiting;
+    do {
+        waiting.push_back(Connection::connect(system_, path_, GetParam()));
+    } while (waiting.back() && waiting.size() < 100);
+    EXPECT_TRUE(waiting.back().error().is(EAGAIN)) << waiting.back().error().message();
+    EXPECT_TRUE(Listener::listen(system_, path_, GetParam()).error().is(EADDRINUSE));
+}
+
 TEST_P(FdPassing, NamesAreChecked) {
     for (const std::string& bad : {std::string{}, std::string{"@"}, std::string(108, 'x'), std::string{"a\0b", 3}}) {
         EXPECT_TRUE(Listener::listen(system_, bad, GetParam()).error().is(EINVAL));

@@ -216,6 +216,19 @@ TEST_F(ChannelTest, AUserWhoIsNotAdmittedIsTurnedAwayAndNamed) {
     EXPECT_NE(server.error().hint.find("4242"), std::string::npos);
 }
 
+TEST_F(ChannelTest, WhoOnlyLookedIsNoPeer) {
+    Result<Listener> listener = Listener::open(system_, path_, {});
+    ASSERT_TRUE(listener);
+    ASSERT_FALSE(Listener::open(system_, path_, {})) << "a second primary looks, and leaves";
+    ASSERT_TRUE(Channel::connect(system_, path_, patience));
+    EXPECT_TRUE(listener->accept(short_patience).error().is(ETIMEDOUT));
+    const Result<Channel> client = Channel::connect(system_, path_, patience);
+    EXPECT_TRUE(listener->accept(patience));
+    // What was said before leaving is heard.
+    { ASSERT_TRUE(Channel::connect(system_, path_, patience)->send("farewell")); }
+    EXPECT_TRUE(listener->accept(patience)->expect("farewell"));
+}
+
 TEST_F(ChannelTest, TooLongANameIsRefused) {
     const std::string longest(sizeof(sockaddr_un::sun_path), 'x');
     EXPECT_TRUE(Listener::open(system_, longest, {}).error().is(EINVAL));
