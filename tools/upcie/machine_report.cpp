@@ -38,6 +38,26 @@ std::string driver_of(const Json& gpu) {
     return text;
 }
 
+/// Whether lists and objects lie in one another more than `most` times.
+bool nests_deeper(std::string_view text, unsigned most) {
+    unsigned depth = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size() && depth <= most; ++i) {
+        const char c = text[i];
+        if (quoted) {
+            i += c == '\\' ? 1U : 0U; // what follows it ends no text
+            quoted = c != '"';
+        } else if (c == '[' || c == '{') {
+            ++depth;
+        } else if ((c == ']' || c == '}') && depth != 0) {
+            --depth;
+        } else {
+            quoted = c == '"';
+        }
+    }
+    return depth > most;
+}
+
 /// A document of one probe as a report that has nothing else.
 Json around(Json probe) {
     Json document;
@@ -148,19 +168,12 @@ Result<MachineReport> load_machine_report(os::System& system, const std::string&
                             "probe printed with --json.";
         return tl::unexpected{std::move(text.error())};
     }
-    // What is made of it goes down into it call by call: no probe nests its words like this.
-    constexpr int deepest = 64;
-    bool too_deep = false;
-    Json document = Json::parse(
-        *text,
-        [&](int depth, Json::parse_event_t, Json&) {
-            too_deep = too_deep || depth > deepest;
-            return true;
-        },
-        false);
+    // Parsing it and all that is made of it goes down into it call by call: no probe nests its words like this.
+    constexpr unsigned deepest = 64;
+    Json document = nests_deeper(*text, deepest) ? Json{} : Json::parse(*text, nullptr, false);
     const std::string kind = text_of(member_of(document, "schema"), "name");
     const bool of_a_probe = kind == "upcie-probe";
-    if (too_deep || (!of_a_probe && kind != "upcie-report")) {
+    if (!of_a_probe && kind != "upcie-report") {
         return fail(EINVAL, "read a report", file,
                     document.is_discarded() ? "It is not JSON: name a report.json, or what a probe printed with --json."
                                             : "It is JSON of another kind: name a report.json, or what a probe printed "

@@ -203,7 +203,7 @@ class ReportShape : public ::testing::Test {
     void mutilate(const Json& good, const std::map<std::string, Allowed>& known) const {
         ASSERT_TRUE(load(good)) << load(good).error().message();
         std::vector<Place> places;
-        collect_places(good, {}, places);
+        collect_places(good, Place{Json::json_pointer{}, {}, {}}, places);
         std::size_t met = 0;
         for (const Place& place : places) {
             const auto allowed = known.find(place.member);
@@ -319,6 +319,10 @@ TEST_F(ReportShape, AnAbyssIsNoReport) {
     const auto loaded = load_machine_report(os::real_system(), path);
     ASSERT_FALSE(loaded);
     EXPECT_TRUE(loaded.error().is(EINVAL));
+    // Brackets in words are no depth.
+    Json document = whole_report();
+    document["machine"] = "\\\"" + std::string(1000, '[') + "\\";
+    EXPECT_TRUE(load(document));
 }
 
 } // namespace report_shape_tests

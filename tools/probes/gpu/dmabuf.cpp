@@ -285,7 +285,7 @@ Result<void> Asking::ask() {
                             whole.described().value(), "a list of less than the allocation is no answer");
         } else if (whole.exported) {
             report_.control("", std::string{name} + ".descriptor_is_of_the_whole", whole.described() >= 64_MiB,
-                            whole.described().value(), "by its size: without an importer nothing else is to be seen");
+                            whole.described().value(), "by its size: no importer described it");
         }
         judge_ranges(seen, whole);
         wholes.push_back(std::move(whole));
