@@ -6,6 +6,7 @@
 // docs/device-memory.md shows how to get it from a file system. Each piece gets a buffer of its own. A background
 // thread allocates and registers them, which is slow (a dma-buf export and an import each), while this one reads into
 // those that are ready. With COPY, what the GPU then holds is written to that file.
+#include <charconv>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
@@ -54,6 +55,30 @@ class Ready {
     std::condition_variable changed_;
     std::deque<Result<Piece>> pieces_;
 };
+
+/// A decimal number and nothing else: a stream would take -5 for a very large one.
+bool parse(const std::string& word, std::uint64_t& number) {
+    const char* const end = word.data() + word.size();
+    const auto [after, error] = std::from_chars(word.data(), end, number);
+    return error == std::errc{} && after == end;
+}
+
+/// The pieces that a list has; none where something else is in it.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> read_extents(const char* path) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> extents;
+    std::ifstream list{path};
+    std::string first;
+    std::string second;
+    while (list >> first) {
+        std::uint64_t lba = 0;
+        std::uint64_t count = 0;
+        if (!(list >> second) || !parse(first, lba) || !parse(second, count) || count == 0) {
+            return {};
+        }
+        extents.emplace_back(lba, count);
+    }
+    return list.eof() ? extents : std::vector<std::pair<std::uint64_t, std::uint64_t>>{};
+}
 
 Result<Piece> prepare(const std::shared_ptr<memory::Registry>& registry,
                       const std::shared_ptr<memory::DeviceExports>& exports, std::uint64_t lba, std::uint64_t blocks,
@@ -104,12 +129,8 @@ int main(int argc, char** argv) try {
         return 2;
     }
     os::System& system = os::real_system();
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> extents;
-    std::ifstream list{argv[3]};
-    for (std::uint64_t lba = 0, count = 0; list >> lba >> count;) {
-        extents.emplace_back(lba, count);
-    }
-    if (extents.empty() || !list.eof()) {
+    const auto extents = read_extents(argv[3]);
+    if (extents.empty()) {
         std::fprintf(stderr, "%s: no lines of \"LBA COUNT\", or something else among them\n", argv[3]);
         return 2;
     }
@@ -118,6 +139,11 @@ int main(int argc, char** argv) try {
     const std::shared_ptr<pci::Function> function = open_function(system, argv[1]).value();
     const auto controller = nvme::Controller::open(system, function).value();
     const auto drive = nvme::Namespace::open(controller, Nsid{1}).value();
+    for (const auto& [lba, blocks] : extents) {
+        if (auto inside = drive.check_range("load", Lba{lba}, blocks); !inside) {
+            throw tl::bad_expected_access<Error>{inside.error()};
+        }
+    }
     const auto registry = memory::Registry::create(system, controller->address_space()).value();
     nvme::QueueOptions queue_options;
     queue_options.registry = registry;
@@ -147,10 +173,13 @@ int main(int argc, char** argv) try {
         bytes += piece.buffer.size().value();
         loaded.push_back(std::move(piece));
     }
-    std::printf("%llu bytes in %zu pieces are in the memory of %s\n", static_cast<unsigned long long>(bytes),
-                loaded.size(), runtime->describe().c_str());
     if (argc == 5) {
         write_copy(*runtime, loaded, argv[4]);
+    }
+    std::printf("%llu bytes in %zu pieces are in the memory of %s\n", static_cast<unsigned long long>(bytes),
+                loaded.size(), runtime->describe().c_str());
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        throw std::runtime_error{"could not write to standard output"};
     }
     return 0;
 } catch (const tl::bad_expected_access<Error>& failed) {

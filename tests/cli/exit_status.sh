@@ -230,6 +230,45 @@ else
     echo "SKIP: upcie_probe_dmabuf_cuda over the tests' library: $fake is not built"
 fi
 
+# A device to import as that does not exist is told as any other; what is wrong usage is said on standard error alone.
+for flavour in stub cuda hip; do
+    dmabuf=$(dirname "$upcie")/upcie_probe_dmabuf_$flavour
+    # A GPU that is there, or one that is missing as well.
+    for library in "${fake%cuda.so}$flavour.so" /nowhere/lib.so; do
+        status=0
+        UPCIE_CUDA_LIBRARY=$library UPCIE_HIP_LIBRARY=$library "$dmabuf" --as 0000:ff:1f.7 --json >"$work/out" 2>&1 || status=$?
+        if [ "$status" -ne 1 ] || ! grep -q '"reason": .*0000:ff:1f.7: ENODEV' "$work/out"; then
+            echo "FAIL: upcie_probe_dmabuf_$flavour --as a device that does not exist ends with $status"
+            tail -3 "$work/out"
+            failed=1
+        fi
+    done
+    status=0
+    "$dmabuf" --as nonsense --json >"$work/out" 2>"$work/err" || status=$?
+    if [ "$status" -ne 2 ] || [ -s "$work/out" ] || ! grep -q 'no PCI address' "$work/err"; then
+        echo "FAIL: upcie_probe_dmabuf_$flavour --as nonsense ends with $status"
+        failed=1
+    fi
+done
+# What HIP has no call for is not an answer of HIP's.
+if [ -f "${fake%cuda.so}hip.so" ]; then
+    UPCIE_HIP_LIBRARY=${fake%cuda.so}hip.so "$(dirname "$upcie")/upcie_probe_dmabuf_hip" --json >"$work/out" 2>&1
+    if ! python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+seen = {o["name"]: o for o in d["observations"]}
+for name in ("own.dma_buf_fd.import", "own.shareable_handle.export"):
+    assert seen[name]["value"] is None and seen[name]["errno"] is None, seen[name]
+    assert "not looked at: " in seen[name]["note"] and "HIP" in seen[name]["note"], seen[name]
+assert seen["own.dma_buf_fd.export"]["value"] == "ok", seen
+held = {c["name"] for c in d["controls"]}
+assert "a.descriptor_is_of_the_whole" in held and "a.whole_is_described" not in held, held
+assert "524" not in seen["descriptor.mmap"].get("note", ""), seen["descriptor.mmap"]' "$work/out"; then
+        echo "FAIL: upcie_probe_dmabuf_hip over the tests' library"
+        tail -20 "$work/out"
+        failed=1
+    fi
+fi
+
 # Without /dev/iommu the probe of address spaces says what is missing, a GPU's library included.
 probe=$(dirname "$upcie")/upcie_probe_vram_ioas
 if [ ! -e /dev/iommu ]; then

@@ -32,16 +32,33 @@ for gpu in stub stub:whole-object stub:suballocated cuda:0 hip:0; do
         fi
     done
 done
-echo '16 nonsense' > "$folder/wrong"
-timeout 20 "$program" "sim:size=8M" stub "$folder/wrong" > /dev/null 2>&1
+for wrong in '16 nonsense' '0 -5' '-5 1' '+0 1' '0 99999999999999999999' '99999999999999999999 1' '0 0' '16' '0 1 2' '0x10 1' ''; do
+    printf '16 8\n%s\n' "$wrong" > "$folder/wrong"
+    [ -n "$wrong" ] || : > "$folder/wrong"
+    said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/wrong" 2>&1)
+    status=$?
+    if [ $status -eq 2 ] && grep -q 'no lines of "LBA COUNT"' <<< "$said"; then
+        pass "a list with \"$wrong\" is wrong usage"
+    else
+        fail "a list with \"$wrong\": status $status: $said"
+    fi
+done
+for beyond in '16000 1000' '0 18446744073709551615' '18446744073709551615 1' '18446744073709551615 18446744073709551615' \
+    '0 36028797018963968'; do # whose bytes are 2^64
+    echo "$beyond" > "$folder/beyond"
+    said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/beyond" 2>&1)
+    status=$?
+    if [ $status -eq 1 ] && grep -q 'not all inside' <<< "$said"; then
+        pass "blocks that the drive has not ($beyond) are an error"
+    else
+        fail "blocks that the drive has not ($beyond): status $status: $said"
+    fi
+done
+timeout 20 "$program" "sim:size=8M" stub "$folder/extents" "$folder/copy" > /dev/full 2> "$folder/said"
 status=$?
-if [ $status -eq 2 ]; then pass "a wrong list is wrong usage"; else fail "a wrong list: status $status"; fi
-echo '16000 1000' > "$folder/beyond"
-said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/beyond" 2>&1)
-status=$?
-if [ $status -eq 1 ] && grep -q 'not all inside' <<< "$said"; then
-    pass "blocks that the drive has not are an error"
+if [ $status -eq 1 ] && grep -q 'standard output' "$folder/said"; then
+    pass "what cannot be said is an error"
 else
-    fail "blocks that the drive has not: status $status: $said"
+    fail "standard output that is full: status $status: $(cat "$folder/said")"
 fi
 exit $failed

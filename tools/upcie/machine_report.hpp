@@ -79,7 +79,8 @@ class MachineReport {
 [[nodiscard]] std::string machine_name(const Json& host, const Json& probes);
 
 /// Reads a report.json, the folder that it is in, or the JSON of one probe, which becomes a report of that probe alone.
-/// Errors: what open(2) says; EINVAL (no such document), ENOTSUP (made by a newer version).
+/// Errors: what open(2) says; EINVAL (no such document, or one that is not as its schema has it: the hint names the
+/// member), ENOTSUP (made by another version, or by a probe of one).
 [[nodiscard]] Result<MachineReport> load_machine_report(os::System& system, const std::string& path);
 
 /// What stands first in every report.md.

@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "report_facts.hpp"
 #include "report_page.hpp"
 
 // One table for several machines.
 namespace upcie::cli {
 
+namespace {
+
+/// What stands above each column: the machine, and as whom its probes ran where that is all that tells two apart.
+std::vector<std::string> columns_of(const std::vector<MachineReport>& reports) {
+    std::vector<std::string> columns;
+    for (const MachineReport& report : reports) {
+        const Json& uid = member_of(report.host(), "uid");
+        const bool by_another = std::any_of(reports.begin(), reports.end(), [&](const MachineReport& other) {
+            return other.machine() == report.machine() && member_of(other.host(), "uid") != uid;
+        });
+        columns.push_back(by_another && !uid.is_null() ? fmt::format("{}, as uid {}", report.machine(), plain_text(uid))
+                                                       : report.machine());
+    }
+    return columns;
+}
+
+} // namespace
+
 std::string render_comparison(const std::vector<MachineReport>& reports) {
     std::string page = "<!-- Made by `upcie report --compare`. Do not edit. -->\n# Machines compared\n\n|  |";
     std::string rule = "|---|";
     bool elsewhere = false;
-    for (const MachineReport& report : reports) {
-        page +=
-            fmt::format(" {}{} |", markdown_cell(report.machine()), report.elsewhere() ? " (measured elsewhere)" : "");
+    const auto columns = columns_of(reports);
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+        const MachineReport& report = reports[i];
+        page += fmt::format(" {}{} |", markdown_cell(columns[i]), report.elsewhere() ? " (measured elsewhere)" : "");
         rule += "---|";
         elsewhere = elsewhere || report.elsewhere();
     }
@@ -42,7 +63,9 @@ Json comparison_json(const std::vector<MachineReport>& reports) {
     Json result;
     result["machines"] = Json::array();
     for (const MachineReport& report : reports) {
-        result["machines"].push_back(Json{{"machine", report.machine()}, {"elsewhere", report.elsewhere()}});
+        result["machines"].push_back(Json{{"machine", report.machine()},
+                                          {"elsewhere", report.elsewhere()},
+                                          {"uid", member_of(report.host(), "uid")}});
     }
     result["rows"] = Json::array();
     for (const FactRow& row : fact_rows()) {

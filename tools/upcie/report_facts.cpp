@@ -47,6 +47,7 @@ constexpr FactSource register_as_root[] = {
 };
 constexpr FactSource register_as_user[] = {
     {"vfio_share_gpu", Kind::seen, "bar.registration", "", false, Who::user},
+    {"vfio_share_gpu", Kind::seen, "bar", "", true, Who::user},
 };
 constexpr FactSource map_file[] = {
     {"vram_ioas", Kind::seen, "gpu.whole.map_file"},

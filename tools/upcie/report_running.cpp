@@ -4,6 +4,7 @@
 
 #include "report_child.hpp"
 #include "report_probes.hpp"
+#include "report_shape.hpp"
 
 // Running one probe, and judging how it ended.
 namespace upcie::cli {
@@ -59,6 +60,13 @@ Judgement judge(const PlannedProbe& planned, const ChildEnd& end, const Json& do
     if (text_of(document, "probe") != planned.probe) {
         return {probe_outcome::failed,
                 fmt::format("its report is that of another probe, {}", text_of(document, "probe")), by_hand};
+    }
+    // What could not be read again is not written into a report.
+    if (const auto checked = check_probe_report(document, "what it printed"); !checked) {
+        return {probe_outcome::failed,
+                fmt::format("what it printed is no probe's report ({}): {}", errno_name(checked.error().code),
+                            checked.error().hint),
+                by_hand};
     }
     const Json& asked = member_of(document, "asked");
     if (status == 0 && asked == true) {

@@ -85,11 +85,11 @@ Result<void> prepare_report_folder(os::System& system, const std::string& folder
     std::error_code problem;
     std::filesystem::create_directories(folder, problem);
     if (problem) {
-        return fail(problem.value(), "make the folder", folder, give);
+        return fail(problem.value(), "mkdir", folder, give);
     }
     if (system.access(folder.c_str(), W_OK | X_OK) != 0) {
         const int code = errno;
-        return fail(code, "write into", folder, give);
+        return fail(code, "write access", folder, give);
     }
     const auto occupied = [](const std::string& path) {
         return fail(EEXIST, "write a report", path,

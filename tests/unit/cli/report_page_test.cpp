@@ -254,6 +254,29 @@ TEST(Facts, WhoAskedDecidesWhichRowItIs) {
     EXPECT_EQ(fact_of(report, row_of("the same, as uid 1000 without capabilities")), "EPERM / EACCES");
 }
 
+TEST(Facts, OneMachineAskedByTwoUsersHasTwoColumnsThatSayWhoAsked) {
+    Json document = small_report();
+    document["host"]["uid"] = 0;
+    report_in(document)["processes"] = Json::object();
+    report_in(document)["observations"].push_back(seen("a.whole.export", "ok", "outcome"));
+    Json other = document;
+    other["host"]["uid"] = 1000;
+    const MachineReport root{document};
+    const MachineReport user{other};
+    const FactRow& row = row_of("export as an unprivileged user");
+    EXPECT_EQ(fact_of(root, row), "not recorded");
+    EXPECT_EQ(fact_of(user, row), "ok");
+    const std::string page = render_comparison({root, user});
+    EXPECT_THAT(page, HasSubstr("|  | A machine, as uid 0 | A machine, as uid 1000 |\n"));
+    EXPECT_THAT(page, HasSubstr("| export as an unprivileged user | not recorded | ok |\n"));
+    EXPECT_THAT(render_comparison({root, root}), HasSubstr("|  | A machine | A machine |\n"));
+    EXPECT_THAT(render_comparison({root}), HasSubstr("|  | A machine |\n"));
+    Json third = document;
+    third["machine"] = "Another";
+    EXPECT_THAT(render_comparison({MachineReport{third}, user}), HasSubstr("|  | Another | A machine |\n"));
+    EXPECT_EQ(comparison_json({root, user})["machines"][1]["uid"], 1000);
+}
+
 TEST(Facts, WithoutADeviceTheRowSaysThatNoneWasGiven) {
     Json document = small_report();
     document["probes"].push_back(

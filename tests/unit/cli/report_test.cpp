@@ -13,6 +13,7 @@
 #include "command.hpp"
 #include "machine_report.hpp"
 #include "report_identifiers.hpp"
+#include "support/mock_system.hpp"
 
 namespace upcie::cli {
 namespace report_tests {
@@ -55,6 +56,13 @@ std::string probe_json(const std::string& probe, bool asked = true, const std::s
         document["remedy"] = "Get one.";
         document["verdict"] = nullptr;
     }
+    return document.dump();
+}
+
+/// The same with a member that is another.
+std::string changed(const char* member, Json value) {
+    Json document = Json::parse(probe_json("dmabuf_cuda"));
+    document[member] = std::move(value);
     return document.dump();
 }
 
@@ -255,6 +263,9 @@ TEST_F(MachineReports, WhatIsNoReportIsAFailureThatShowsIt) {
           Case{probe_json("dmabuf_cuda"), "exit 1", "not what its report says"},
           Case{probe_json("dmabuf_cuda", false), "exit 0", "not what its report says"},
           Case{probe_json("dmabuf_cuda") + probe_json("dmabuf_cuda"), "exit 0", "no probe's report"},
+          Case{changed("observations", Json::object()), "exit 0", "observations is an object and has to be a list"},
+          Case{changed("verdict", "yes"), "exit 0", "verdict is text"},
+          Case{changed("schema", Json{{"name", "upcie-probe"}, {"version", 99}}), "exit 0", "EOPNOTSUPP"},
           Case{probe_json("dmabuf_cuda"), "exit 7", "status 7"}}) {
         add_probe("dmabuf_cuda", one.output, one.ending);
         ASSERT_EQ(report({"--only", "dmabuf_cuda"}).code, 0);
@@ -339,6 +350,21 @@ TEST_F(MachineReports, OnlyAReportsOwnFilesAreReplaced) {
     std::ofstream{folder_.path() / "file"} << "x";
     EXPECT_EQ(upcie({"report", "--out", (folder_.path() / "file").string()}, roots()).code, 4);
     EXPECT_EQ(upcie({"report", "--out", (folder_.path() / "file" / "below").string()}, roots()).code, 4);
+}
+
+// The operation, "on", the folder: a sentence for each.
+TEST_F(MachineReports, AFolderThatTakesNoFileIsNamedInWords) {
+    ::upcie::test::MockSystem system;
+    ON_CALL(system, access(::testing::_, W_OK | X_OK)).WillByDefault(::upcie::test::fails_with(EACCES));
+    const auto denied = prepare_report_folder(system, folder_.path().string());
+    ASSERT_FALSE(denied);
+    EXPECT_THAT(denied.error().message(),
+                ::testing::StartsWith("write access on " + folder_.path().string() + ": EACCES"));
+    std::ofstream{folder_.path() / "file"} << "x";
+    const std::string below = (folder_.path() / "file" / "below").string();
+    const auto no_folder = prepare_report_folder(system, below);
+    ASSERT_FALSE(no_folder);
+    EXPECT_THAT(no_folder.error().message(), ::testing::StartsWith("mkdir on " + below + ": ENOTDIR"));
 }
 
 TEST_F(MachineReports, WrongUsageIsTwoAndRunsNothing) {

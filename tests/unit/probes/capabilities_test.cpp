@@ -159,10 +159,51 @@ TEST_F(WhichCapability, ACapabilityThatCouldNotBeTriedIsNamed) {
     EXPECT_THAT(answer().failed_controls, testing::ElementsAre("control.each_capability_was_tried"));
     EXPECT_EQ(report_.find("control.each_capability_was_tried")->value, (Value{"chown", "fowner"}));
     EXPECT_THAT(report_.find("capability.chown.registration")->note, HasSubstr("no device node"));
+    EXPECT_THAT(answer().sentence, HasSubstr("not tried: chown,fowner"));
     report_ = Report{"vfio_share_gpu_stub", vfio_share_gpu_question};
     ASSERT_TRUE(ask({{0b0100, "ok"}}));
     EXPECT_EQ(answer().answer, "dac_read_search") << "what was found stays found";
-    EXPECT_THAT(answer().sentence, HasSubstr("Not tried: fowner."));
+    EXPECT_TRUE(answer().conclusive);
+    EXPECT_THAT(answer().sentence, HasSubstr("any one of those tried: dac_read_search; not tried: fowner"));
+    for (const Observation& control : report_.controls()) {
+        EXPECT_TRUE(control.held.value_or(false)) << control.name;
+        EXPECT_NE(control.name, "control.each_capability_was_tried") << "it was not, and does not have to";
+    }
+}
+
+// Every answer, by what this process has to give: only one of them is about what was not tried.
+TEST_F(WhichCapability, WhatWasNotTriedMattersOnlyWhereNoneSufficed) {
+    const std::uint64_t change = std::uint64_t{1} << CAP_SETUID | std::uint64_t{1} << CAP_SETGID;
+    const std::string refused = "CUDA_ERROR_NOT_PERMITTED";
+    struct Case {
+        const char* answer; ///< where every control held
+        std::string self;
+        std::string none;
+        std::string chown;
+        bool needs_all;
+        bool always_failed; ///< the control that privilege makes a difference
+    };
+    for (const Case& one :
+         {Case{"not_needed", "ok", "ok", "ok", false, false}, Case{"chown", "ok", refused, "ok", false, false},
+          Case{"none_alone", "ok", refused, refused, true, false},
+          Case{"refused_alike", refused, refused, refused, false, true}}) {
+        for (const std::uint64_t own : {0b1111U, 0b0111U, 0b0001U}) {
+            SCOPED_TRACE(std::string{one.answer} + " with " + hex(own));
+            permit(own | change);
+            report_ = Report{"vfio_share_gpu_stub", vfio_share_gpu_question};
+            ASSERT_TRUE(ask({{0, one.none}, {1, one.chown}, {own, "ok"}}, one.self));
+            std::vector<std::string> failed;
+            if (one.always_failed) {
+                failed.emplace_back("control.privilege_makes_a_difference");
+            }
+            if (one.needs_all && own != 0b1111) {
+                failed.emplace_back("control.each_capability_was_tried");
+            }
+            EXPECT_EQ(answer().failed_controls, failed);
+            EXPECT_EQ(answer().answer, failed.empty() ? one.answer : "inconclusive");
+            EXPECT_EQ(report_.find("capability.fowner.registration")->value.is_null(), own != 0b1111);
+        }
+    }
 }
 
 TEST_F(WhichCapability, OnlyThoseThatAreAskedForAreTried) {
@@ -173,6 +214,15 @@ TEST_F(WhichCapability, OnlyThoseThatAreAskedForAreTried) {
     EXPECT_EQ(report_.find("capability.chown.registration")->value, nullptr);
     EXPECT_EQ(report_.find("capability.all.registration")->value, "ok");
     EXPECT_THAT(answer().sentence, HasSubstr("others were not asked for"));
+    report_ = Report{"vfio_share_gpu_stub", vfio_share_gpu_question};
+    ASSERT_TRUE(ask({{0b1000, "ok"}, {0b1111, "ok"}}));
+    EXPECT_EQ(answer().answer, "fowner");
+    EXPECT_THAT(answer().sentence, HasSubstr("any one of those tried: fowner; the others were not asked for"));
+    only_ = {"chown", "fowner"};
+    permit(0b1110 | std::uint64_t{1} << CAP_SETUID | std::uint64_t{1} << CAP_SETGID);
+    report_ = Report{"vfio_share_gpu_stub", vfio_share_gpu_question};
+    ASSERT_TRUE(ask({{0b1000, "ok"}}));
+    EXPECT_THAT(answer().sentence, HasSubstr("tried: fowner; not tried: chown; the others were not asked for;"));
 }
 
 TEST_F(WhichCapability, FailedControlsMakeItInconclusive) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The export probe's verdicts, over runtimes of every manner.
+#include <cerrno>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <upcie/gpu/flavour.hpp>
 #include <upcie/gpu/stub.hpp>
 #include <upcie/os/system.hpp>
 
 #include "gpu/dmabuf.hpp"
+#include "gpu/export_kinds.hpp"
+#include "support/mock_system.hpp"
 
 namespace upcie::probes {
 namespace {
@@ -61,7 +66,45 @@ TEST(DmabufExport, EveryMannerHasItsOwnVerdict) {
             EXPECT_EQ(answer(report, "recovery"), "exact");
             EXPECT_EQ(answer(report, "manner"), expected.verdict) << (importing ? "" : "by sizes alone");
             EXPECT_EQ(report.exit_status(), 0);
+            for (const char* const name : {"a", "b"}) {
+                // What was not described is not said to be.
+                const Observation* const described = report.find(std::string{name} + ".whole_is_described");
+                const Observation* const sized = report.find(std::string{name} + ".descriptor_is_of_the_whole");
+                ASSERT_NE(importing ? described : sized, nullptr);
+                EXPECT_EQ(importing ? sized : described, nullptr);
+                EXPECT_EQ((importing ? described : sized)->held, std::optional<bool>{true});
+            }
         }
+    }
+}
+
+/// An importer that refuses describes nothing either.
+TEST(DmabufExport, WithAnImporterThatRefusesOnlySizesAreSeen) {
+    auto runtime = runtime_of({});
+    Report report{"dmabuf_stub", dmabuf_export_question};
+    ASSERT_TRUE(ask_dmabuf_export(report, runtime, [](const gpu::Export&) -> Result<dmabuf::ScatterList> {
+        return fail(EPERM, "import", "an export", "It is a test.");
+    }));
+    EXPECT_EQ(report.find("a.whole.scatter_list")->value, "EPERM");
+    EXPECT_EQ(report.find("a.whole_is_described"), nullptr);
+    EXPECT_NE(report.find("a.descriptor_is_of_the_whole"), nullptr);
+}
+
+TEST(DmabufExport, TheNoteAboutTheKernelsOwnErrorStandsOnlyBesideIt) {
+    constexpr int enotsupp = 524;
+    for (const int error : {0, EACCES, EOPNOTSUPP, enotsupp}) {
+        auto runtime = runtime_of({});
+        const DevicePointer base = runtime.allocate(4_MiB).value();
+        test::MockSystem system;
+        if (error != 0) {
+            ON_CALL(system, mmap).WillByDefault(testing::SetErrnoAndReturn(error, MAP_FAILED));
+        }
+        Report report{"dmabuf_stub", dmabuf_export_question};
+        ask_descriptor(report, system, runtime.export_range(base, 4_MiB).value());
+        const Observation* const seen = report.find("descriptor.mmap");
+        ASSERT_NE(seen, nullptr);
+        EXPECT_EQ(seen->error, std::optional<int>{error});
+        EXPECT_EQ(seen->note.find("524") != std::string::npos, error == enotsupp) << seen->note;
     }
 }
 

@@ -280,8 +280,13 @@ Result<void> Asking::ask() {
         seen.push_back(export_as("3m_at_base", 0_B, 3_MiB));
         report_.control("", std::string{name} + ".whole_is_exported", whole.exported.has_value(),
                         whole.described().value(), "nothing can be said of parts without it");
-        report_.control("", std::string{name} + ".whole_is_described", whole.described() >= 64_MiB,
-                        whole.described().value(), "a list of less than the allocation is no answer");
+        if (whole.list) {
+            report_.control("", std::string{name} + ".whole_is_described", whole.described() >= 64_MiB,
+                            whole.described().value(), "a list of less than the allocation is no answer");
+        } else if (whole.exported) {
+            report_.control("", std::string{name} + ".descriptor_is_of_the_whole", whole.described() >= 64_MiB,
+                            whole.described().value(), "by its size: no importer described it");
+        }
         judge_ranges(seen, whole);
         wholes.push_back(std::move(whole));
         memory.push_back(std::move(*one));

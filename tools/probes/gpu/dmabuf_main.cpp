@@ -18,7 +18,12 @@ int probe(const CommonOptions& common, const std::string& function) {
     os::System& system = os::real_system();
     Report report{"dmabuf_" + gpu_flavour().name, dmabuf_export_question};
     const std::unique_ptr<ProbedGpu> gpu = gpu_to_ask(report, system);
-    if (gpu) {
+    if (!function.empty()) {
+        if (const auto found = find_device(system, function); !found) {
+            could_not_ask(report, found.error());
+        }
+    }
+    if (gpu && report.asked()) {
         const Describe describe = find_importer(report, system, function, *gpu);
         if (const Result<void> asked = ask_dmabuf_export(report, gpu->runtime(), describe); !asked) {
             could_not_ask(report, asked.error());

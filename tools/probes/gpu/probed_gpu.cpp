@@ -29,18 +29,31 @@ Result<void> ProbedGpu::unregister_host(void* start) {
                 "This flavour has no call for it.");
 }
 
+namespace {
+
+/// What the flavour has no call for was not asked of the runtime, and is no answer of it.
+void tell_call(Report& report, const std::string& name, const Error& error) {
+    if (error.is(ENOTSUP) || error.is(ENOSYS)) {
+        report.not_seen(name, error.hint);
+    } else {
+        tell(report, name, error);
+    }
+}
+
+} // namespace
+
 std::optional<Error> import_own_memory(Report& report, ProbedGpu& gpu, gpu::ExternalHandle kind) {
     constexpr ByteCount size{std::uint64_t{2} << 20};
     const std::string name = fmt::format("own.{}", gpu::to_string(kind));
     const auto exported = gpu.export_own(kind, size);
     if (!exported) {
-        tell(report, name + ".export", exported.error());
+        tell_call(report, name + ".export", exported.error());
         return exported.error();
     }
     report.outcome(name + ".export", 0);
     const auto imported = gpu.import_external(kind, exported->get(), size);
     if (!imported) {
-        tell(report, name + ".import", imported.error());
+        tell_call(report, name + ".import", imported.error());
         return imported.error();
     }
     report.outcome(name + ".import", 0);

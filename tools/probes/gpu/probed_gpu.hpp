@@ -92,8 +92,8 @@ struct GpuFlavour {
 /// Tells an error as the outcome of an observation: an errno's name, or the vendor's own name for its own.
 void tell(Report& report, const std::string& name, const Error& error, const std::string& note = {});
 
-/// Has the runtime export memory of its own and take it in again; "own.KIND.export" and "own.KIND.import" tell.
-/// Nothing: it was taken.
+/// Has the runtime export memory of its own and take it in again; "own.KIND.export" and "own.KIND.import" tell,
+/// not seen where the flavour has no such call. Nothing: it was taken.
 [[nodiscard]] std::optional<Error> import_own_memory(Report& report, ProbedGpu& gpu, gpu::ExternalHandle kind);
 
 /// "00112233-4455-6677-8899-aabbccddeeff"

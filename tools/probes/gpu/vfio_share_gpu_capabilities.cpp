@@ -41,6 +41,9 @@ class CapabilityTrials {
     [[nodiscard]] Result<Outcome> trial(const std::string& name, const std::optional<Appearance>& appearance);
     Result<void> try_each(const Identity& self, unsigned last);
     void judge();
+    [[nodiscard]] bool wanted(const std::string& name) const {
+        return only_.empty() || std::find(only_.begin(), only_.end(), name) != only_.end();
+    }
     [[nodiscard]] std::string what() const {
         return device_ != nullptr ? "the mapping of a BAR" : "ordinary memory as IOMEMORY";
     }
@@ -107,11 +110,10 @@ Result<void> CapabilityTrials::try_each(const Identity& self, unsigned last) {
     for (unsigned number = 0; number <= last; ++number) {
         const std::string name = capability_name(number);
         const bool own = (self.permitted_capabilities & bit_of(number)) != 0;
-        const bool wanted = only_.empty() || std::find(only_.begin(), only_.end(), name) != only_.end();
         given |= own ? bit_of(number) : 0;
-        if (!own || !wanted) {
+        if (!own || !wanted(name)) {
             report_.not_seen("capability." + name + ".registration",
-                             own ? "others were asked for" : "this process does not have it to give");
+                             wanted(name) ? "this process does not have it to give" : "others were asked for");
             not_tried_.push_back(name);
             continue;
         }
@@ -148,33 +150,36 @@ void CapabilityTrials::judge() {
     report_.control("capability", "control.privilege_makes_a_difference", none_ && (self_ == "ok" || self_ != none_),
                     "this user: " + words(self_) + ", none: " + words(none_),
                     "where this user too is refused, in the same words, it is about something else");
-    const bool complete = not_tried_.empty();
-    report_.control("capability", "control.each_capability_was_tried", complete || !found_.empty(), Value(not_tried_),
-                    "named are those that were not: one of them may suffice");
     const std::string who = fmt::format("User {}", uid_);
-    const std::string left = !only_.empty() ? " The others were not asked for."
-                             : complete     ? ""
-                                            : " Not tried: " + list(not_tried_) + ".";
+    std::vector<std::string> in_vain = not_tried_; // though it was to be tried
+    std::erase_if(in_vain, [&](const std::string& name) { return !wanted(name); });
+    std::string untried = in_vain.empty() ? "" : "not tried: " + list(in_vain);
+    if (in_vain.size() != not_tried_.size()) {
+        untried += std::string{untried.empty() ? "" : "; "} + "the others were not asked for";
+    }
     if (none_ == self_ && self_ != "ok") {
         report_.answer(
             "capability", "refused_alike",
             fmt::format("This user is refused {} in the same words ({}) as user {} with no capability: it is "
                         "about something else than privilege.",
-                        what(), words(self_), uid_) +
-                left);
+                        what(), words(self_), uid_));
     } else if (none_ == self_) {
-        report_.answer("capability", "not_needed",
-                       who + " may register " + what() + " with no capability at all." + left);
+        report_.answer("capability", "not_needed", who + " may register " + what() + " with no capability at all.");
     } else if (!found_.empty()) {
         report_.answer("capability", list(found_),
-                       who + " may register " + what() + " with any one of: " + list(found_) +
-                           "; with none the answer is " + words(none_) + "." + left);
+                       who + " may register " + what() + " with any one of" +
+                           (untried.empty() ? ": " + list(found_) : " those tried: " + list(found_) + "; " + untried) +
+                           "; with none the answer is " + words(none_) + ".");
     } else {
+        // Of the answers this one alone is about each of them: what was not tried may suffice.
+        report_.control("capability", "control.each_capability_was_tried", not_tried_.empty(), Value(not_tried_),
+                        "named are those that were not: one of them may suffice");
         report_.answer(
             "capability", "none_alone",
-            who + " may not register " + what() + " with any one capability (" + words(none_) + "); all together " +
-                (all_ == self_ ? "suffice." : "do not suffice either (" + words(all_) + "): being root counts.") +
-                left);
+            who + " may not register " + what() + " with any one capability" +
+                (untried.empty() ? "" : " of those tried (" + untried + ")") + ", the answer is " + words(none_) +
+                "; all together " +
+                (all_ == self_ ? "suffice." : "do not suffice either (" + words(all_) + "): being root counts."));
     }
 }
 
