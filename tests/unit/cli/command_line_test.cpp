@@ -71,7 +71,7 @@ TEST(CommandLine, WrongUsageIsADocumentForThoseWhoAskForOne) {
                                                {"--json"}}) {
         const auto answer = upcie(words);
         EXPECT_EQ(answer.code, 2);
-        const Json document = answer.json();
+        Json document = answer.json();
         ASSERT_TRUE(document.is_object()) << answer.out;
         EXPECT_EQ(document["exit_code"], 2);
         EXPECT_FALSE(document["error"]["hint"].get<std::string>().empty());
@@ -95,7 +95,7 @@ TEST(CommandLine, HelpAndVersionAreNoError) {
 TEST(CommandLine, ADeviceThatIsNotThereIsAMissingPrecondition) {
     const auto answer = upcie({"identify", "0abc:12:13.4", "--json"});
     EXPECT_EQ(answer.code, 4) << answer.err;
-    const Json document = answer.json();
+    Json document = answer.json();
     EXPECT_EQ(document["exit_code"], 4);
     EXPECT_FALSE(document["error"]["hint"].get<std::string>().empty());
     EXPECT_EQ(upcie({"bind", "0abc:12:13.4"}).code, 4);
@@ -120,7 +120,7 @@ TEST(CommandLine, DestructionOfARealDeviceDemandsItsFlagBeforeAnythingIsTouched)
 TEST(CommandLine, IdentifyShowsControllerAndNamespaces) {
     const auto answer = upcie({"identify", "sim:size=8M,lba=4096,ns=2,serial=XYZ", "--json"});
     ASSERT_EQ(answer.code, 0) << answer.err;
-    const Json document = answer.json();
+    Json document = answer.json();
     EXPECT_EQ(document["schema"], "upcie.identify/1");
     EXPECT_EQ(document["result"]["controller"]["serial"], "XYZ");
     ASSERT_EQ(document["result"]["namespaces"].size(), 2U);
@@ -190,7 +190,7 @@ TEST(CommandLine, AFileThatCannotBeReadIsAMissingPrecondition) {
 TEST(CommandLine, BenchCountsWhatTheDeviceDid) {
     const auto answer = upcie({"bench", "sim:size=4M", "--seconds", "0.2", "--depth", "4", "--queues", "2", "--json"});
     ASSERT_EQ(answer.code, 0) << answer.err;
-    const Json result = answer.json()["result"];
+    Json result = answer.json()["result"];
     EXPECT_GT(result["ios"].get<std::uint64_t>(), 8U);
     EXPECT_GE(result["seconds"].get<double>(), 0.2);
     const double iops = result["iops"];

@@ -59,7 +59,7 @@ class Doctor : public ::testing::Test {
 TEST_F(Doctor, AGoodMachineIsUsableAndTheDocumentIsWhole) {
     const auto answer = doctor();
     EXPECT_EQ(answer.code, 0) << answer.out;
-    const Json document = answer.json();
+    Json document = answer.json();
     ASSERT_FALSE(document.is_discarded()) << answer.out;
     EXPECT_EQ(document["schema"], "upcie.doctor/1");
     EXPECT_EQ(document["tool"], "upcie");
@@ -76,7 +76,7 @@ TEST_F(Doctor, AGoodMachineIsUsableAndTheDocumentIsWhole) {
 }
 
 TEST_F(Doctor, WhatIsThereIsFound) {
-    const Json document = doctor().json();
+    Json document = doctor().json();
     EXPECT_EQ(check(document, "iommu.firmware")["status"], "ok");
     EXPECT_EQ(check(document, "iommu.enabled")["found"], "1 groups; units: dmar0");
     EXPECT_EQ(check(document, "iommu.command-line")["found"], "intel_iommu=on");
@@ -96,7 +96,7 @@ TEST_F(Doctor, AnIommuThatIsOffIsMissingWithTheCommandLineToSay) {
     fake_.write("proc/cmdline", "quiet\n");
     fake_.remove("dev/iommu");
     const auto answer = doctor();
-    const Json document = answer.json();
+    Json document = answer.json();
     EXPECT_EQ(check(document, "iommu.enabled")["status"], "missing");
     EXPECT_NE(check(document, "iommu.enabled")["fix"].get<std::string>().find("intel_iommu=on"), std::string::npos);
     EXPECT_EQ(check(document, "iommu.command-line")["status"], "missing");
@@ -118,18 +118,18 @@ TEST_F(Doctor, WithoutAnyPathTheExitStatusIsThatOfAPrecondition) {
 TEST_F(Doctor, AKernelWithoutIommufdIsToldFromOneThatHasItAsAModule) {
     fake_.write("boot/config-7.3.4", "CONFIG_VFIO_PCI=m\n");
     fake_.remove("dev/iommu");
-    const Json document = doctor().json();
+    Json document = doctor().json();
     EXPECT_EQ(check(document, "kernel.CONFIG_IOMMUFD")["status"], "missing");
     EXPECT_NE(check(document, "iommufd.node")["fix"].get<std::string>().find("CONFIG_IOMMUFD"), std::string::npos);
     fake_.write("lib/modules/7.3.4/modules.dep", "updates/iommufd.ko:\n");
-    const Json external = doctor().json();
+    Json external = doctor().json();
     EXPECT_EQ(check(external, "kernel.CONFIG_IOMMUFD")["status"], "ok");
     EXPECT_EQ(check(external, "iommufd.node")["fix"], "modprobe iommufd");
 }
 
 TEST_F(Doctor, ABarWithoutAddressIsMissing) {
     drive_.resource = "0x0000000000000000 0x0000000000003fff 0x0000000020140204\n";
-    const Json document = doctor().json();
+    Json document = doctor().json();
     EXPECT_EQ(check(document, "device.0000:01:00.0.bars")["status"], "missing");
 }
 
@@ -157,8 +157,8 @@ TEST_F(Doctor, TopologyAndAcsBetweenADriveAndAGpu) {
     fake_.write("sys/devices/pci0000:00/0000:00:1c.0/0000:05:00.0/0000:06:00.0/config", config);
     fake_.link("sys/bus/pci/devices/0000:06:00.0",
                "../../../devices/pci0000:00/0000:00:1c.0/0000:05:00.0/0000:06:00.0");
-    const Json document = doctor().json();
-    const Json peers = check(document, "p2p.0000:07:00.0.0000:08:00.0");
+    Json document = doctor().json();
+    Json peers = check(document, "p2p.0000:07:00.0.0000:08:00.0");
     EXPECT_EQ(peers["status"], "warn");
     const auto found = peers["found"].get<std::string>();
     EXPECT_NE(found.find("meet in the switch at 0000:05:00.0"), std::string::npos) << found;
@@ -170,8 +170,8 @@ TEST_F(Doctor, GpuRuntimesAreFoundByTheirFilesAlone) {
     fake_.write("usr/lib/libcuda.so.1", "");
     fake_.write("sys/module/nvidia/version", "580.173.02\n");
     fake_.write("dev/nvidiactl", "");
-    const Json document = doctor().json();
-    const Json cuda = check(document, "gpu.cuda");
+    Json document = doctor().json();
+    Json cuda = check(document, "gpu.cuda");
     EXPECT_EQ(cuda["status"], "ok");
     EXPECT_NE(cuda["found"].get<std::string>().find("580.173.02"), std::string::npos);
     EXPECT_EQ(check(document, "gpu.hip")["status"], "warn");
@@ -189,7 +189,7 @@ TEST_F(Doctor, ListShowsTheDriveAndItsPaths) {
     fake_.add(drive_);
     const auto answer = upcie({"list", "--json"}, test::roots_of(fake_));
     EXPECT_EQ(answer.code, 0);
-    const Json functions = answer.json()["result"]["functions"];
+    Json functions = answer.json()["result"]["functions"];
     ASSERT_EQ(functions.size(), 1U);
     EXPECT_EQ(functions[0]["bdf"], "0000:01:00.0");
     EXPECT_EQ(functions[0]["driver"], "vfio-pci");

@@ -58,7 +58,7 @@ TEST_P(IntoGpu, DataThatGoesWrongIsFoundAsOnTheHost) {
         on_both(",faults=" + std::string{fault} + "@op=read&lba=16..23&once",
                 {"verify", "--blocks", "64", "--size", "4K"}, [&](const Answer& answer) {
                     EXPECT_EQ(answer.code, 3) << answer.out;
-                    const Json result = answer.json()["result"];
+                    Json result = answer.json()["result"];
                     EXPECT_GT(result["counts"].value(verdict, 0), 0) << answer.out;
                     EXPECT_EQ(result["good_on_device"], on_device(56)) << "all commands but the bad one";
                 });

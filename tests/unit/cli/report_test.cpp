@@ -106,7 +106,7 @@ class MachineReports : public ::testing::Test {
     Json written() const { return Json::parse(content_of(out() + "/report.json"), nullptr, false); }
     std::string page() const { return content_of(out() + "/report.md"); }
     Json entry(const std::string& probe) const {
-        const Json document = written();
+        Json document = written();
         for (const Json& one : document["probes"]) {
             if (one["probe"] == probe) {
                 return one;
@@ -134,7 +134,7 @@ TEST_F(MachineReports, EachProbesReportStandsInItUnchanged) {
     const auto answer = report({});
     ASSERT_EQ(answer.code, 0) << answer.err;
     EXPECT_EQ(arguments_of("dmabuf_cuda"), "--json\n");
-    const Json document = written();
+    Json document = written();
     EXPECT_EQ(document["schema"]["name"], "upcie-report");
     EXPECT_EQ(document["machine"], "A GPU, driver 1.2.3");
     EXPECT_EQ(document["host"]["cpu"], "Some CPU @ 3 GHz");
@@ -143,7 +143,7 @@ TEST_F(MachineReports, EachProbesReportStandsInItUnchanged) {
     EXPECT_EQ(document["host"]["iommu"], "on, default domain DMA-FQ");
     EXPECT_EQ(document["host"]["uid"], 0);
     EXPECT_EQ(document["created"].get<std::string>().size(), 10U) << "a date";
-    const Json one = entry("dmabuf_cuda");
+    Json one = entry("dmabuf_cuda");
     EXPECT_EQ(one["outcome"], "answered");
     EXPECT_EQ(one["exit_status"], 0);
     EXPECT_EQ(one["report"].dump(), Json::parse(probe_json("dmabuf_cuda")).dump());
@@ -194,7 +194,7 @@ TEST_F(MachineReports, ANamedDeviceIsAskedByEachProbeThatTakesOne) {
 TEST_F(MachineReports, AQuestionThatCouldNotBeAskedKeepsItsReasonAndRemedy) {
     add_probe("dmabuf_hip", probe_json("dmabuf_hip", false), "exit 1");
     ASSERT_EQ(report({"--only", "dmabuf_hip"}).code, 0);
-    const Json one = entry("dmabuf_hip");
+    Json one = entry("dmabuf_hip");
     EXPECT_EQ(one["outcome"], "not_asked");
     EXPECT_EQ(one["exit_status"], 1);
     EXPECT_EQ(one["reason"], "there is no such thing");
@@ -206,7 +206,7 @@ TEST_F(MachineReports, AQuestionThatCouldNotBeAskedKeepsItsReasonAndRemedy) {
 TEST_F(MachineReports, ACrashSaysWhichSignalAndWhatItSaid) {
     add_probe("dmabuf_cuda", "", "echo 'all is lost' >&2\nkill -SEGV $$");
     ASSERT_EQ(report({"--only", "dmabuf_cuda"}).code, 0);
-    const Json one = entry("dmabuf_cuda");
+    Json one = entry("dmabuf_cuda");
     EXPECT_EQ(one["outcome"], "failed");
     EXPECT_EQ(one["signal"], "SIGSEGV");
     EXPECT_TRUE(one["exit_status"].is_null());
@@ -222,7 +222,7 @@ TEST_F(MachineReports, AProbeThatHangsIsKilledWithAllThatItStarted) {
     const auto begin = std::chrono::steady_clock::now();
     ASSERT_EQ(report({"--only", "dmabuf_cuda", "--timeout", "1"}).code, 0);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{30});
-    const Json one = entry("dmabuf_cuda");
+    Json one = entry("dmabuf_cuda");
     EXPECT_EQ(one["outcome"], "timed_out");
     EXPECT_EQ(one["signal"], "SIGKILL");
     EXPECT_TRUE(one["report"].is_null()) << "what it had printed by then is no answer";
@@ -412,7 +412,7 @@ TEST_F(MachineReports, TheAnswerIsADocumentWithJson) {
     add_probe("dmabuf_cuda", probe_json("dmabuf_cuda"));
     const auto answer = report({"--json", "--only", "dmabuf_cuda"});
     ASSERT_EQ(answer.code, 0);
-    const Json document = answer.json();
+    Json document = answer.json();
     ASSERT_TRUE(document.is_object()) << answer.out;
     EXPECT_EQ(document["schema"], "upcie.report/1");
     EXPECT_EQ(document["result"]["folder"], out());

@@ -35,7 +35,7 @@ test::Answer verify(const std::string& device, const std::vector<std::string>& m
 
 /// The entry about one block; fails the test when there is none.
 Json bad_block(const test::Answer& answer, std::uint64_t lba) {
-    const Json document = answer.json();
+    Json document = answer.json();
     for (const auto& entry : document["result"]["bad"]) {
         if (entry["lba"] == lba) {
             return entry;
@@ -48,7 +48,7 @@ Json bad_block(const test::Answer& answer, std::uint64_t lba) {
 TEST(Verify, AGoodDeviceIsGood) {
     const auto answer = verify(small_device);
     EXPECT_EQ(answer.code, 0) << answer.out << answer.err;
-    const Json document = answer.json();
+    Json document = answer.json();
     ASSERT_FALSE(document.is_discarded());
     EXPECT_EQ(document["schema"], "upcie.verify/1");
     EXPECT_EQ(document["device"], small_device);
@@ -70,7 +70,7 @@ TEST(Verify, RandomOrderSeveralPassesBigBlocksAndInterruptsAreGoodToo) {
 TEST(Verify, AMisplacedReadIsNamedAndTheSecondReadTellsTheTransferFromTheMedium) {
     const auto answer = verify(with_faults("misplaced:1@op=read&lba=16..23&once"));
     EXPECT_EQ(answer.code, 3) << answer.out << answer.err;
-    const Json finding = bad_block(answer, 17);
+    Json finding = bad_block(answer, 17);
     EXPECT_EQ(finding["verdict"], "misplaced");
     EXPECT_EQ(finding["text"], "LBA 17 holds the block written for LBA 18");
     EXPECT_EQ(finding["found"]["lba"], 18);
@@ -107,7 +107,7 @@ TEST(Verify, AReadThatMovedNothingIsToldFromZeroes) {
 TEST(Verify, ACorruptByteIsFoundAtItsPlace) {
     const auto answer = verify(with_faults("corrupt:612@op=read&lba=8..15&once"));
     EXPECT_EQ(answer.code, 3) << answer.out << answer.err;
-    const Json finding = bad_block(answer, 9);
+    Json finding = bad_block(answer, 9);
     EXPECT_EQ(finding["verdict"], "corrupt");
     EXPECT_EQ(finding["first_bad_byte"], 100);
     EXPECT_EQ(finding["bad_bytes"], 1);
@@ -116,7 +116,7 @@ TEST(Verify, ACorruptByteIsFoundAtItsPlace) {
 TEST(Verify, AnErrorOfTheDriveIsAFailureAndNotBadData) {
     const auto answer = verify(with_faults("error:2:0x81@op=read&lba=8..15"));
     EXPECT_EQ(answer.code, 1) << answer.out << answer.err;
-    const Json result = answer.json()["result"];
+    Json result = answer.json()["result"];
     EXPECT_EQ(result["failed_blocks"], 8);
     EXPECT_EQ(result["counts"]["good"], 56);
     EXPECT_EQ(result["failures"][0]["lba"], 8);
