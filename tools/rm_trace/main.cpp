@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
 #include <iostream>
+#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -66,6 +67,20 @@ void print_summary(const rm::SummaryRecord& summary, const Arguments& arguments,
     }
 }
 
+/// What to do about a trace that could not be written to its end.
+std::string_view remedy(int error) {
+    switch (error) {
+    case EPIPE:
+        return "what read the pipe has gone; let it read to the end, or name a file with -o, and run it again";
+    case ENOSPC:
+    case EFBIG:
+    case EDQUOT:
+        return "make room, and run it again";
+    default:
+        return "name another file with -o, and run it again";
+    }
+}
+
 int trace(const Arguments& arguments) {
     std::vector<rm::PretendedNode> pretended;
     for (const std::string& one : arguments.nodes) {
@@ -128,9 +143,10 @@ int trace(const Arguments& arguments) {
         print_summary(summary, arguments, records);
     }
     if (sink->lost() != 0) {
-        complain(fail(sink->first_error(), "write", arguments.output,
-                      fmt::format("{} records are missing from the trace: make room, and run it again.", sink->lost()))
-                     .value());
+        complain(
+            fail(sink->first_error(), "write", arguments.output,
+                 fmt::format("{} records are missing from the trace: {}.", sink->lost(), remedy(sink->first_error())))
+                .value());
         return tracer_failed;
     }
     return *status;
@@ -167,7 +183,7 @@ int main(int argument_count, char** argument_values) {
         ->expected(1);
     auto* const pid =
         app.add_option("-p,--pid", arguments.pid, "Attach to a running process instead; SIGINT or SIGTERM lets it go")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(pid_t{1}, std::numeric_limits<pid_t>::max()));
     auto* const command = app.add_option("program", arguments.command, "Program and its arguments, after --");
     pid->excludes(command);
     app.positionals_at_end();
