@@ -236,7 +236,7 @@ TEST_F(Processes, WhyATraceIsNotWholeSaysWhatToDo) {
         EXPECT_EQ(shell.wait(), 0);
         return all;
     };
-    const std::string gone = said("{ \"$1\" -q -o /dev/stdout -- /bin/sleep 1 2>&3; } 3>&1 | true");
+    const std::string gone = said("exec 3>&1; \"$1\" -q -o /dev/stdout -- /bin/sleep 2 2>&3 | head -n 1 >/dev/null");
     EXPECT_NE(gone.find("EPIPE"), std::string::npos) << gone;
     EXPECT_NE(gone.find("what read the pipe has gone"), std::string::npos) << gone;
     EXPECT_EQ(gone.find("make room"), std::string::npos) << gone;

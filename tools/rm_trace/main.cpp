@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
+#include <csignal>
 #include <iostream>
 #include <limits>
 
@@ -81,6 +82,29 @@ std::string_view remedy(int error) {
     }
 }
 
+/// A write that fails is an error and no reason to end, as StopRequests has it later on. The program that is started
+/// between gets these signals as they were.
+class WriteSignals {
+  public:
+    WriteSignals() noexcept {
+        struct sigaction ignoring {};
+        ignoring.sa_handler = SIG_IGN;
+        ::sigemptyset(&ignoring.sa_mask);
+        ::sigaction(SIGPIPE, &ignoring, &pipe_);
+        ::sigaction(SIGXFSZ, &ignoring, &size_);
+    }
+    WriteSignals(const WriteSignals&) = delete;
+    WriteSignals& operator=(const WriteSignals&) = delete;
+    ~WriteSignals() {
+        ::sigaction(SIGPIPE, &pipe_, nullptr);
+        ::sigaction(SIGXFSZ, &size_, nullptr);
+    }
+
+  private:
+    struct sigaction pipe_ {};
+    struct sigaction size_ {};
+};
+
 int trace(const Arguments& arguments) {
     std::vector<rm::PretendedNode> pretended;
     for (const std::string& one : arguments.nodes) {
@@ -118,7 +142,10 @@ int trace(const Arguments& arguments) {
         complain(sink.error());
         return tracer_failed;
     }
-    sink->write(header);
+    {
+        const WriteSignals ignored;
+        sink->write(header);
+    }
     rm::Nodes nodes{std::move(pretended)};
     rm::Tracer tracer{os::real_system(), nodes, *sink, std::move(options)};
     const auto status = tracer.run();
