@@ -56,6 +56,9 @@ int scrub_command(const ScrubCommandOptions& options, Streams streams) {
     if (const auto written = write_all(options.output, text, streams.out); !written) {
         return complain(written.error(), streams);
     }
+    if (!streams.out) {
+        return 1; // main() says why
+    }
     streams.errors << fmt::format(
         "upcie_rm: scrub {}: {} pointers, {} identifiers, {} replies with serial numbers, {} replies of "
         "controls without a public description, {} texts replaced\n",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // upcie_rm as a whole, on files.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -242,6 +243,11 @@ TEST_F(RmTool, ScrubSaysWhatItDidOnceThatIsWritten) {
         EXPECT_EQ(failed.status, 1);
         EXPECT_EQ(failed.errors.find("replaced"), std::string::npos) << failed.errors;
     }
+    std::ofstream full{"/dev/full"};
+    std::ostringstream errors;
+    const std::array words{"upcie_rm", "scrub", trace_.c_str()};
+    EXPECT_EQ(tool::run(static_cast<int>(words.size()), words.data(), {full, errors}), 1);
+    EXPECT_EQ(errors.str(), "");
 }
 
 TEST_F(RmTool, ContractAgainstATable) {
