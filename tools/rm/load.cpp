@@ -87,7 +87,8 @@ Result<std::string> read_stream(std::istream& stream, const std::string& path) {
 } // namespace
 
 bool LoadedTrace::damaged() const {
-    return std::ranges::any_of(trace.problems, [this](const TraceProblem& problem) { return problem.line < lines; });
+    return std::ranges::any_of(trace.problems,
+                               [this](const TraceProblem& problem) { return problem.line < lines || !cut_off; });
 }
 
 Result<std::string> unpack_xz(std::string_view packed, const std::string& subject) {
@@ -122,7 +123,8 @@ Result<LoadedTrace> load_trace_text(std::string_view text, const std::string& su
     LoadedTrace loaded;
     loaded.trace = parse_trace(text);
     loaded.lines = static_cast<std::uint64_t>(std::ranges::count(text, '\n'));
-    loaded.lines += !text.empty() && text.back() != '\n' ? 1U : 0U;
+    loaded.cut_off = !text.empty() && text.back() != '\n';
+    loaded.lines += loaded.cut_off ? 1U : 0U;
     if (loaded.trace.headers.empty()) {
         const auto& problems = loaded.trace.problems;
         const std::string why =

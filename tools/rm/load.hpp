@@ -14,6 +14,7 @@ namespace upcie::rm {
 struct LoadedTrace {
     Trace trace;
     std::uint64_t lines = 0;
+    bool cut_off = false; ///< no newline ends the last line
     /// Something else than the end of a killed tracer's file was wrong: what is shown is not all that happened.
     [[nodiscard]] bool damaged() const;
 };

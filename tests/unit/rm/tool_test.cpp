@@ -206,6 +206,10 @@ TEST_F(RmTool, ADriverThatIsNoVersionIsADamage) {
     const std::string path = write("driver.jsonl", file_text(builder.trace));
     const Answer answer = ask({"decode", "--summary", path.c_str()});
     EXPECT_EQ(answer.status, 1);
+    // Also where that line is all there is, and whole.
+    const std::string text = file_text(builder.trace);
+    const std::string header = write("header.jsonl", text.substr(0, text.find('\n') + 1));
+    EXPECT_EQ(ask({"decode", "--summary", header.c_str()}).status, 1);
     EXPECT_NE(answer.errors.find("line 1: \"driver\" is \"abc<\""), std::string::npos) << answer.errors;
 }
 
