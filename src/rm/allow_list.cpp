@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -45,8 +46,16 @@ std::optional<std::uint64_t> read_number(std::string_view word) {
     std::uint64_t number = 0;
     const auto [end, error] =
         std::from_chars(digits.data(), digits.data() + digits.size(), number, hexadecimal ? 16 : 10);
-    return error == std::errc{} && end == digits.data() + digits.size() && !digits.empty() ? std::optional{number}
-                                                                                           : std::nullopt;
+    if (digits.empty() || end != digits.data() + digits.size() || error == std::errc::invalid_argument) {
+        return std::nullopt;
+    }
+    // Too many digits are a number all the same, and out of every range.
+    return error == std::errc{} ? number : std::numeric_limits<std::uint64_t>::max();
+}
+
+/// The largest number that there can be: an escape is the request's lowest byte, all others are 32 bits.
+std::uint64_t largest(Ask::Kind kind) {
+    return kind == Ask::Kind::escape ? 0xff : 0xffffffff;
 }
 
 std::string_view without(std::string_view word, std::string_view prefix) {
@@ -124,11 +133,16 @@ Result<AllowList> read_allow_list(std::string_view text, std::string_view subjec
         } else if (what == "legacy" && kind == Ask::Kind::control) {
             list.rules.push_back({*kind, false, 0, true});
         } else if (const auto value = read_number(what)) {
+            if (*value > largest(*kind)) {
+                return bad(
+                    fmt::format("\"{}\" matches nothing: {} numbers go from 0 to 0x{:x}", what, word, largest(*kind)));
+            }
             list.rules.push_back({*kind, false, *value, false});
         } else {
             const auto found = numbers_of_name(*kind, what);
             if (found.empty()) {
-                return bad(fmt::format("no public header has a {} named \"{}\"; give its number", word, what));
+                return bad(
+                    fmt::format("\"{}\" is the name of no {} in the public headers; give its number", what, word));
             }
             for (const std::uint64_t named : found) {
                 list.rules.push_back({*kind, false, named, false});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -201,6 +202,62 @@ TEST_F(Processes, AnAttachedTracerSeesWhatFollowsAndLetsGo) {
     EXPECT_FALSE(program.ended());
     ::kill(program.pid(), SIGUSR1);
     EXPECT_EQ(program.wait(), 17); // it lives on as if nothing had been
+}
+
+TEST_F(Processes, AnAttachedTracerInAScriptsBackgroundLetsGoAllTheSame) {
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM}) {
+        Child program{{UPCIE_TARGET, folder_.file("control"), folder_.file("gpu"), folder_.file("uvm"), "waits", "5"}};
+        ASSERT_EQ(program.line(), "ready");
+        // What is ignored is so beyond an exec.
+        Child tracer{{"/bin/sh", "-c", "trap '' INT QUIT TERM HUP; exec \"$@\"", "sh", UPCIE_TRACER, "--quiet", "-o",
+                      folder_.file("trace"), "-p", std::to_string(program.pid())}};
+        ASSERT_TRUE(until([&] { return lines_of_trace() >= 3; })); // header, two threads
+        ::kill(tracer.pid(), SIGHUP);
+        std::this_thread::sleep_for(20ms);
+        EXPECT_FALSE(tracer.ended()); // nohup stays in force
+        ::kill(tracer.pid(), number);
+        EXPECT_TRUE(until([&] { return tracer.ended(); })) << number;
+        EXPECT_EQ(tracer.wait(), 0) << number;
+        ::kill(program.pid(), SIGUSR1);
+        EXPECT_EQ(program.line(), "done");
+        ::kill(program.pid(), SIGUSR1);
+        EXPECT_EQ(program.wait(), 17);
+        std::remove(folder_.file("trace").c_str());
+    }
+}
+
+TEST_F(Processes, WhyATraceIsNotWholeSaysWhatToDo) {
+    const auto said = [&](const std::string& command) {
+        Child shell{{"/bin/sh", "-c", command, "sh", UPCIE_TRACER, folder_.file("trace")}};
+        std::string all;
+        for (std::string line = shell.line(); !line.empty(); line = shell.line()) {
+            all += line + "\n";
+        }
+        EXPECT_EQ(shell.wait(), 0);
+        return all;
+    };
+    const std::string gone = said("exec 3>&1; \"$1\" -q -o /dev/stdout -- /bin/sleep 2 2>&3 | head -n 1 >/dev/null");
+    EXPECT_NE(gone.find("EPIPE"), std::string::npos) << gone;
+    EXPECT_NE(gone.find("what read the pipe has gone"), std::string::npos) << gone;
+    EXPECT_EQ(gone.find("make room"), std::string::npos) << gone;
+    const std::string full = said("\"$1\" -q -o /dev/full -- /bin/true 2>&1 || true");
+    EXPECT_NE(full.find("ENOSPC"), std::string::npos) << full;
+    EXPECT_NE(full.find("make room"), std::string::npos) << full;
+    const std::string large = said("ulimit -f 0; \"$1\" -q -o \"$2\" -- /bin/true 2>&1 || true");
+    EXPECT_NE(large.find("EFBIG"), std::string::npos) << large;
+    EXPECT_NE(large.find("make room"), std::string::npos) << large;
+}
+
+TEST_F(Processes, AProcessNumberThatIsNoneIsWrongUsageInFewWords) {
+    for (const char* number : {"0", "-1", "2147483648", "x"}) {
+        Child shell{{"/bin/sh", "-c", "\"$1\" -p \"$2\" 2>&1", "sh", UPCIE_TRACER, number}};
+        std::string all;
+        for (std::string line = shell.line(); !line.empty(); line = shell.line()) {
+            all += line + "\n";
+        }
+        EXPECT_EQ(shell.wait(), 2) << number;
+        EXPECT_LT(all.size(), 200U) << all;
+    }
 }
 
 TEST_F(Processes, ACallThatASignalStartsOverIsOneCall) {

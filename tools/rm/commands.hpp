@@ -93,12 +93,14 @@ int timeline(const PictureOptions& options, Streams streams);
 [[nodiscard]] std::string header_text(const Trace& trace);
 [[nodiscard]] Json header_json(const Trace& trace);
 
+/// How a trace's texts are wanted: for a terminal, controls and the like are spelled out (printable.hpp).
+enum class Texts { as_they_are, printable };
 /// Loads a trace and says its problems, or says why it cannot; the status of a damaged one is 1 all the same.
 struct Opened {
     LoadedTrace loaded;
     int status = 0;
 };
-[[nodiscard]] Result<Opened> open_trace(const std::string& path, Streams streams);
+[[nodiscard]] Result<Opened> open_trace(const std::string& path, Texts texts, Streams streams);
 int complain(const Error& error, Streams streams);
 
 } // namespace upcie::rm::tool

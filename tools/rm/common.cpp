@@ -4,6 +4,7 @@
 #include <upcie/rm/call.hpp>
 
 #include "commands.hpp"
+#include "printable.hpp"
 
 namespace upcie::rm::tool {
 
@@ -62,12 +63,15 @@ int complain(const Error& error, Streams streams) {
     return 1;
 }
 
-Result<Opened> open_trace(const std::string& path, Streams streams) {
+Result<Opened> open_trace(const std::string& path, Texts texts, Streams streams) {
     auto loaded = load_trace(path);
     if (!loaded) {
         return tl::unexpected{loaded.error()};
     }
     report_problems(*loaded, path, streams.errors);
+    if (texts == Texts::printable) {
+        make_printable(loaded->trace);
+    }
     const int status = loaded->damaged() ? 1 : 0;
     return Opened{std::move(*loaded), status};
 }

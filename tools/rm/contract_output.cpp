@@ -167,7 +167,7 @@ int contract(const ContractOptions& options, Streams streams) {
     std::vector<Opened> opened;
     int status = 0;
     for (const std::string& path : options.traces) {
-        auto trace = open_trace(path, streams);
+        auto trace = open_trace(path, options.json ? Texts::as_they_are : Texts::printable, streams);
         if (!trace) {
             return complain(trace.error(), streams);
         }

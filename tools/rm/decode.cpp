@@ -158,7 +158,7 @@ std::string timeline_text(const Trace& trace) {
 }
 
 int decode(const DecodeOptions& options, Streams streams) {
-    const auto opened = open_trace(options.trace, streams);
+    const auto opened = open_trace(options.trace, options.json ? Texts::as_they_are : Texts::printable, streams);
     if (!opened) {
         return complain(opened.error(), streams);
     }

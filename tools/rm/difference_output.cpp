@@ -142,11 +142,12 @@ Json difference_json(const Difference& difference, bool first_divergence) {
 }
 
 int diff(const DiffOptions& options, Streams streams) {
-    const auto a = open_trace(options.a, streams);
+    const Texts texts = options.json ? Texts::as_they_are : Texts::printable;
+    const auto a = open_trace(options.a, texts, streams);
     if (!a) {
         return complain(a.error(), streams);
     }
-    const auto b = open_trace(options.b, streams);
+    const auto b = open_trace(options.b, texts, streams);
     if (!b) {
         return complain(b.error(), streams);
     }

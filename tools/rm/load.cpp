@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include <fmt/format.h>
 #include <lzma.h>
 
+#include "printable.hpp"
 #include "trace_reader.hpp"
 
 namespace upcie::rm {
@@ -65,10 +66,29 @@ Result<std::string> run(Stream& stream, std::string_view input, const char* oper
     }
 }
 
+/// All of a stream, by its own reads: an iterator over its buffer throws where a read fails.
+Result<std::string> read_stream(std::istream& stream, const std::string& path) {
+    std::string text;
+    std::array<char, 65536> piece{};
+    errno = 0;
+    while (stream.read(piece.data(), piece.size()) || stream.gcount() > 0) {
+        text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
+    }
+    // Standard input lies over C's stream, which keeps an error to itself.
+    if (stream.bad() || (&stream == &std::cin && std::ferror(stdin) != 0)) {
+        const int error = errno != 0 ? errno : EIO;
+        return fail(error, "read", path,
+                    error == EISDIR ? "it is a folder: give the path of a file in it"
+                                    : "the file could not be read to its end: copy it to another place, and read that");
+    }
+    return text;
+}
+
 } // namespace
 
 bool LoadedTrace::damaged() const {
-    return std::ranges::any_of(trace.problems, [this](const TraceProblem& problem) { return problem.line < lines; });
+    return std::ranges::any_of(trace.problems,
+                               [this](const TraceProblem& problem) { return problem.line < lines || !cut_off; });
 }
 
 Result<std::string> unpack_xz(std::string_view packed, const std::string& subject) {
@@ -88,32 +108,28 @@ Result<std::string> pack_xz(std::string_view text, const std::string& subject) {
 }
 
 Result<std::string> read_all(const std::string& path) {
-    constexpr const char* operation = "read";
     if (path == "-") {
-        return std::string{std::istreambuf_iterator<char>{std::cin}, {}};
+        return read_stream(std::cin, "standard input");
     }
     errno = 0;
     std::ifstream file{path, std::ios::binary};
     if (!file) {
-        return fail(errno != 0 ? errno : EIO, operation, path, "give the path of a file that can be read");
+        return fail(errno != 0 ? errno : EIO, "read", path, "give the path of a file that can be read");
     }
-    std::string text{std::istreambuf_iterator<char>{file}, {}};
-    if (file.bad()) {
-        return fail(errno != 0 ? errno : EIO, operation, path, "the file could not be read to its end");
-    }
-    return text;
+    return read_stream(file, path);
 }
 
 Result<LoadedTrace> load_trace_text(std::string_view text, const std::string& subject) {
     LoadedTrace loaded;
     loaded.trace = parse_trace(text);
     loaded.lines = static_cast<std::uint64_t>(std::ranges::count(text, '\n'));
-    loaded.lines += !text.empty() && text.back() != '\n' ? 1U : 0U;
+    loaded.cut_off = !text.empty() && text.back() != '\n';
+    loaded.lines += loaded.cut_off ? 1U : 0U;
     if (loaded.trace.headers.empty()) {
         const auto& problems = loaded.trace.problems;
-        const std::string why = problems.empty()
-                                    ? std::string{"it has no header"}
-                                    : fmt::format("line {}: {}", problems.front().line, problems.front().text);
+        const std::string why =
+            problems.empty() ? std::string{"it has no header"}
+                             : fmt::format("line {}: {}", problems.front().line, printable(problems.front().text));
         return fail(EINVAL, "read a trace", subject,
                     why + "; upcie_rm reads what upcie_rm_trace writes (docs/rm-trace.md)");
     }
@@ -141,7 +157,7 @@ void report_problems(const LoadedTrace& loaded, const std::string& path, std::os
     constexpr std::size_t most = 20;
     const auto& problems = loaded.trace.problems;
     for (std::size_t i = 0; i < std::min(problems.size(), most); ++i) {
-        errors << fmt::format("upcie_rm: {}: line {}: {}\n", path, problems[i].line, problems[i].text);
+        errors << fmt::format("upcie_rm: {}: line {}: {}\n", path, problems[i].line, printable(problems[i].text));
     }
     if (problems.size() > most) {
         errors << fmt::format("upcie_rm: {}: and {} more problems\n", path, problems.size() - most);
@@ -150,7 +166,7 @@ void report_problems(const LoadedTrace& loaded, const std::string& path, std::os
 
 Result<void> write_all(const std::string& path, const std::string& text, std::ostream& out) {
     if (path == "-") {
-        out << text;
+        out << text << std::flush;
         return {};
     }
     std::string packed;

@@ -14,6 +14,7 @@ namespace upcie::rm {
 struct LoadedTrace {
     Trace trace;
     std::uint64_t lines = 0;
+    bool cut_off = false; ///< no newline ends the last line
     /// Something else than the end of a killed tracer's file was wrong: what is shown is not all that happened.
     [[nodiscard]] bool damaged() const;
 };
@@ -35,7 +36,8 @@ void report_problems(const LoadedTrace& loaded, const std::string& path, std::os
 [[nodiscard]] Result<std::string> unpack_xz(std::string_view packed, const std::string& subject);
 /// Packs as xz. Error: ENOMEM.
 [[nodiscard]] Result<std::string> pack_xz(std::string_view text, const std::string& subject);
-/// Writes a file; "-" is `out`; a name that ends in .xz is packed. Error: what open and write say.
+/// Writes a file; "-" is `out`; a name that ends in .xz is packed. Error: what open and write
+/// say; of `out`, its own state tells.
 [[nodiscard]] Result<void> write_all(const std::string& path, const std::string& text, std::ostream& out);
 
 } // namespace upcie::rm

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The commands that write a file: scrub, picture, timeline.
+#include <cerrno>
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <upcie/rm/picture.hpp>
@@ -12,6 +15,17 @@ namespace upcie::rm::tool {
 
 namespace {
 
+/// A trace is never replaced by what is made of it: it would be gone before that is known to be written.
+Result<void> check_output(const std::string& trace, const std::string& output) {
+    std::error_code ignored;
+    if (output != "-" && std::filesystem::equivalent(trace == "-" ? "/dev/stdin" : trace, output, ignored)) {
+        return fail(EINVAL, "write", output,
+                    "it is the trace itself, which would be gone before its successor is known to be written: name "
+                    "another file with -o");
+    }
+    return {};
+}
+
 int write(const std::string& path, const std::string& text, int status, Streams streams) {
     const auto written = write_all(path, text, streams.out);
     return written ? status : complain(written.error(), streams);
@@ -20,7 +34,10 @@ int write(const std::string& path, const std::string& text, int status, Streams 
 } // namespace
 
 int scrub_command(const ScrubCommandOptions& options, Streams streams) {
-    auto opened = open_trace(options.trace, streams);
+    if (const auto checked = check_output(options.trace, options.output); !checked) {
+        return complain(checked.error(), streams);
+    }
+    auto opened = open_trace(options.trace, Texts::as_they_are, streams);
     if (!opened) {
         return complain(opened.error(), streams);
     }
@@ -36,15 +53,24 @@ int scrub_command(const ScrubCommandOptions& options, Streams streams) {
     for (const Record& record : trace.records) {
         append_line(text, record);
     }
+    if (const auto written = write_all(options.output, text, streams.out); !written) {
+        return complain(written.error(), streams);
+    }
+    if (!streams.out) {
+        return 1; // main() says why
+    }
     streams.errors << fmt::format(
         "upcie_rm: scrub {}: {} pointers, {} identifiers, {} replies with serial numbers, {} replies of "
         "controls without a public description, {} texts replaced\n",
         options.trace, report.pointers, report.identifiers, report.serials, report.opaque, report.texts);
-    return write(options.output, text, opened->status, streams);
+    return opened->status;
 }
 
 int picture(const PictureOptions& options, Streams streams) {
-    const auto opened = open_trace(options.trace, streams);
+    if (const auto checked = check_output(options.trace, options.output); !checked) {
+        return complain(checked.error(), streams);
+    }
+    const auto opened = open_trace(options.trace, Texts::as_they_are, streams);
     if (!opened) {
         return complain(opened.error(), streams);
     }
@@ -53,7 +79,10 @@ int picture(const PictureOptions& options, Streams streams) {
 }
 
 int timeline(const PictureOptions& options, Streams streams) {
-    const auto opened = open_trace(options.trace, streams);
+    if (const auto checked = check_output(options.trace, options.output); !checked) {
+        return complain(checked.error(), streams);
+    }
+    const auto opened = open_trace(options.trace, Texts::as_they_are, streams);
     if (!opened) {
         return complain(opened.error(), streams);
     }

@@ -14,7 +14,10 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <upcie/rm/call.hpp>
+#include <upcie/rm/driver_version.hpp>
 
+#include "repetitions.hpp"
 #include "trace_fields.hpp"
 #include "trace_writer.hpp"
 
@@ -305,10 +308,12 @@ class Reader {
     }
     void cut_off() { trace_.problems.push_back({number_, "the file ends inside this line: its tracer was killed"}); }
     Trace finish() {
+        repetitions_.tell(trace_.problems);
         check_numbering();
         if (trace_.headers.size() > 1) {
             merge();
         }
+        check_drivers();
         return std::move(trace_);
     }
 
@@ -330,6 +335,12 @@ class Reader {
                 fmt::format("format version {}: this program reads 1 to {}", header.version, trace_format_version);
             return;
         }
+        if (!repetitions_.header_is_new(header.run, number_)) {
+            return;
+        }
+        if (!header.driver.empty() && !parse_driver_version(header.driver)) {
+            misnamed_drivers_.emplace_back(number_, header.driver);
+        }
         trace_.headers.push_back(std::move(header));
     }
     void record(const std::string& name, ObjectArchive& archive, std::string& problem, const std::string& text) {
@@ -345,9 +356,22 @@ class Reader {
                 }
             },
             record.body);
-        if (problem.empty()) {
+        if (problem.empty() && repetitions_.record_is_new(record.stamp, number_)) {
             lines_.push_back(number_);
             trace_.records.push_back(std::move(record));
+        }
+    }
+    /// What a header gives for the driver's version and is none is not passed over: sizes depend on it.
+    void check_drivers() {
+        if (misnamed_drivers_.empty()) {
+            return;
+        }
+        const DriverVersion used = driver_version(trace_);
+        for (const auto& [line, driver] : misnamed_drivers_) {
+            trace_.problems.push_back(
+                {line, fmt::format("\"driver\" is \"{}\", no version like 580.159.04; instead {}", driver,
+                                   used.known() ? used.text() + " is used, which the rest of the trace tells"
+                                                : std::string{"it counts as unknown"})});
         }
     }
     /// Each run counts 1, 2, 3 ...: a number that is missing is a call that was lost.
@@ -371,8 +395,7 @@ class Reader {
                 trace_.problems.push_back(
                     {lines_[i],
                      fmt::format("number {} follows on {}: {}", stamp.sequence, known->second,
-                                 stamp.sequence > known->second ? "records are missing"
-                                                                : "records are out of order or twice there")});
+                                 stamp.sequence > known->second ? "records are missing" : "records are out of order")});
             }
             known->second = stamp.sequence;
         }
@@ -397,7 +420,9 @@ class Reader {
     }
 
     Trace trace_;
-    std::vector<std::uint64_t> lines_; ///< of each record
+    Repetitions repetitions_;
+    std::vector<std::pair<std::uint64_t, std::string>> misnamed_drivers_; ///< with the line
+    std::vector<std::uint64_t> lines_;                                    ///< of each record
     std::uint64_t number_ = 0;
 };
 

@@ -13,7 +13,8 @@
 namespace upcie::rm {
 
 /// Reads a whole trace. `problems` of the answer names every line that was left out, a file that ends inside a line,
-/// and gaps in the numbering of a run.
+/// gaps in the numbering of a run, a header's driver that is no version, and, once a run, records and headers that are
+/// there a second time, which are left out.
 [[nodiscard]] Trace parse_trace(std::istream& lines);
 [[nodiscard]] Trace parse_trace(std::string_view text);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
+#include <csignal>
 #include <iostream>
+#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -66,6 +68,43 @@ void print_summary(const rm::SummaryRecord& summary, const Arguments& arguments,
     }
 }
 
+/// What to do about a trace that could not be written to its end.
+std::string_view remedy(int error) {
+    switch (error) {
+    case EPIPE:
+        return "what read the pipe has gone; let it read to the end, or name a file with -o, and run it again";
+    case ENOSPC:
+    case EFBIG:
+    case EDQUOT:
+        return "make room, and run it again";
+    default:
+        return "name another file with -o, and run it again";
+    }
+}
+
+/// A write that fails is an error and no reason to end, as StopRequests has it later on. The program that is started
+/// between gets these signals as they were.
+class WriteSignals {
+  public:
+    WriteSignals() noexcept {
+        struct sigaction ignoring {};
+        ignoring.sa_handler = SIG_IGN;
+        ::sigemptyset(&ignoring.sa_mask);
+        ::sigaction(SIGPIPE, &ignoring, &pipe_);
+        ::sigaction(SIGXFSZ, &ignoring, &size_);
+    }
+    WriteSignals(const WriteSignals&) = delete;
+    WriteSignals& operator=(const WriteSignals&) = delete;
+    ~WriteSignals() {
+        ::sigaction(SIGPIPE, &pipe_, nullptr);
+        ::sigaction(SIGXFSZ, &size_, nullptr);
+    }
+
+  private:
+    struct sigaction pipe_ {};
+    struct sigaction size_ {};
+};
+
 int trace(const Arguments& arguments) {
     std::vector<rm::PretendedNode> pretended;
     for (const std::string& one : arguments.nodes) {
@@ -103,7 +142,10 @@ int trace(const Arguments& arguments) {
         complain(sink.error());
         return tracer_failed;
     }
-    sink->write(header);
+    {
+        const WriteSignals ignored;
+        sink->write(header);
+    }
     rm::Nodes nodes{std::move(pretended)};
     rm::Tracer tracer{os::real_system(), nodes, *sink, std::move(options)};
     const auto status = tracer.run();
@@ -128,9 +170,10 @@ int trace(const Arguments& arguments) {
         print_summary(summary, arguments, records);
     }
     if (sink->lost() != 0) {
-        complain(fail(sink->first_error(), "write", arguments.output,
-                      fmt::format("{} records are missing from the trace: make room, and run it again.", sink->lost()))
-                     .value());
+        complain(
+            fail(sink->first_error(), "write", arguments.output,
+                 fmt::format("{} records are missing from the trace: {}.", sink->lost(), remedy(sink->first_error())))
+                .value());
         return tracer_failed;
     }
     return *status;
@@ -167,7 +210,7 @@ int main(int argument_count, char** argument_values) {
         ->expected(1);
     auto* const pid =
         app.add_option("-p,--pid", arguments.pid, "Attach to a running process instead; SIGINT or SIGTERM lets it go")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(pid_t{1}, std::numeric_limits<pid_t>::max()));
     auto* const command = app.add_option("program", arguments.command, "Program and its arguments, after --");
     pid->excludes(command);
     app.positionals_at_end();

@@ -46,7 +46,9 @@ StopRequests::StopRequests(pid_t program) noexcept {
     ::sigemptyset(&action.sa_mask);
     for (const int number : watched) {
         struct sigaction now {};
-        if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) { // nohup stays in force
+        // nohup stays in force. What a script's background ignores is still how one that is attached is let go.
+        const bool always = program == 0 && number != SIGHUP;
+        if (::sigaction(number, nullptr, &now) == 0 && (always || now.sa_handler != SIG_IGN)) {
             ::sigaction(number, &action, nullptr);
         }
     }

@@ -88,8 +88,8 @@ struct AllowList {
     [[nodiscard]] bool allows(const Ask& ask) const noexcept;
 };
 /// Reads the text form (docs/rm.md): lines of `escape`, `control`, `class` or `uvm`, then a number, a name, or `*`;
-/// `control legacy`; `#` begins a comment. Error: EINVAL with the line, for a word or a name that is not known.
-/// Threads: any.
+/// `control legacy`; `#` begins a comment. Error: EINVAL with the line, for a word or a name that is not known and for
+/// a number that there cannot be (an escape is 0 to 0xff, the others have 32 bits). Threads: any.
 [[nodiscard]] Result<AllowList> read_allow_list(std::string_view text, std::string_view subject);
 
 /// The asks of a contract that an allow-list would refuse. A class or a control needs its escape allowed too. Threads:

@@ -87,6 +87,30 @@ TEST(RmAllowList, RefusesWhatItDoesNotName) {
     EXPECT_EQ(refused("escape NV_ESC_RM_ALLOC\ncontrol *\nclass *\nuvm *"), 2U);
 }
 
+TEST(RmAllowList, ANumberThatMatchesNothingIsAnError) {
+    const auto why = [](const std::string& rule) {
+        const auto list = read_allow_list("uvm 1\n" + rule + "\n", "table");
+        return list ? std::string{} : list.error().message();
+    };
+    for (const char* good : {"escape 0xff", "escape 255", "control 0xffffffff", "class 4294967295", "uvm 0xffffffff"}) {
+        EXPECT_EQ(why(good), "") << good;
+    }
+    for (const char* bad : {"escape 0x100", "escape 256", "escape 0xc030462b", "escape 99999999999999999999999"}) {
+        EXPECT_NE(why(bad).find("table, line 2"), std::string::npos) << bad << why(bad);
+        EXPECT_NE(why(bad).find("escape numbers go from 0 to 0xff"), std::string::npos) << bad << why(bad);
+    }
+    for (const std::string word : {"control", "class", "uvm"}) {
+        for (const char* number : {"0x100000000", "4294967296", "0x11111111111111111"}) {
+            const std::string said = why(word + " " + number);
+            EXPECT_NE(said.find("table, line 2"), std::string::npos) << word << number << said;
+            EXPECT_NE(said.find(word + " numbers go from 0 to 0xffffffff"), std::string::npos) << said;
+        }
+    }
+    for (const std::string word : {"escape", "control", "class", "uvm"}) {
+        EXPECT_NE(why(word + " NO_SUCH").find("\"NO_SUCH\" is the name of no " + word), std::string::npos);
+    }
+}
+
 TEST(RmAllowList, ErrorsNameTheLine) {
     for (const char* bad :
          {"escape\n", "\nfoo 1\n", "class NO_SUCH_CLASS\n", "control 1 2\n", "uvm 0x\n", "uvm legacy\n"}) {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // upcie_rm as a whole, on files.
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -121,6 +126,132 @@ TEST_F(RmTool, SaysWhatIsWrongWithATrace) {
     EXPECT_EQ(killed.status, 0) << killed.errors;
     EXPECT_NE(killed.errors.find("line 10"), std::string::npos) << killed.errors;
     EXPECT_NE(killed.out.find("8 ioctls"), std::string::npos);
+}
+
+TEST_F(RmTool, AFolderIsNoTraceAndNoTable) {
+    const auto refused = [](const Answer& answer) {
+        EXPECT_EQ(answer.status, 1);
+        EXPECT_EQ(answer.out, "");
+        EXPECT_NE(answer.errors.find("EISDIR"), std::string::npos) << answer.errors;
+        EXPECT_NE(answer.errors.find("it is a folder"), std::string::npos) << answer.errors;
+    };
+    for (const char* command : {"decode", "contract", "scrub", "picture", "timeline"}) {
+        refused(ask({command, "/"}));
+    }
+    refused(ask({"diff", "/", trace_.c_str()}));
+    refused(ask({"diff", trace_.c_str(), "/"}));
+    refused(ask({"contract", trace_.c_str(), "--against", "/"}));
+    const int kept = ::dup(STDIN_FILENO);
+    const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT_GE(::dup2(folder, STDIN_FILENO), 0);
+    refused(ask({"decode", "-"}));
+    EXPECT_TRUE(std::ferror(stdin) != 0 || std::cin.bad());
+    std::clearerr(stdin);
+    std::cin.clear();
+    ::close(folder);
+    if (kept >= 0) {
+        ::dup2(kept, STDIN_FILENO);
+        ::close(kept);
+    }
+    // Any other failing read.
+    const Answer memory = ask({"decode", "/proc/self/mem"});
+    EXPECT_EQ(memory.status, 1);
+    EXPECT_NE(memory.errors.find("EIO"), std::string::npos) << memory.errors;
+    EXPECT_NE(memory.errors.find("could not be read to its end"), std::string::npos) << memory.errors;
+}
+
+TEST_F(RmTool, ATraceCannotCommandTheTerminal) {
+    TraceBuilder builder;
+    const std::string bad = "\x1b[2J\n\x7f\xc2\x9b\xe2\x80\xae";
+    builder.trace.headers[0].command = {"/bin/" + bad};
+    builder.trace.headers[0].gpus = {"GPU" + bad};
+    builder.trace.headers[0].driver = bad; // said as a problem
+    builder.objects();
+    builder.record(OpenRecord{"openat", "/proc/" + bad, "/proc/" + bad, 0, 0, false, {}, 0, 0, {}});
+    builder.record(NoteRecord{"note" + bad, "text" + bad});
+    std::string text = file_text(builder.trace);
+    text +=
+        "{\"type\":\"un\\u001b[2Jknown\",\"run\":7,\"sequence\":" + std::to_string(builder.trace.records.size() + 1) +
+        "}\n";
+    const std::string path = write("terminal.jsonl", text);
+    const std::string spelled = "\\x1b[2J\\n\\x7f\\u{9b}\\u{202e}";
+    const auto clean = [&](const std::vector<const char*>& words) {
+        const Answer answer = ask(words);
+        for (const std::string& shown : {answer.out, answer.errors}) {
+            for (const char* one : {"\x1b", "\x7f", "\xc2\x9b", "\xe2\x80\xae"}) {
+                EXPECT_EQ(shown.find(one), std::string::npos) << words.at(0) << shown;
+            }
+        }
+        EXPECT_NE(answer.errors.find(spelled), std::string::npos) << answer.errors;
+        return answer.out;
+    };
+    const std::string decoded = clean({"decode", path.c_str()});
+    for (const char* where : {"/bin/", "GPU", "/proc/", "text"}) {
+        EXPECT_NE(decoded.find(where + spelled), std::string::npos) << where << decoded;
+    }
+    EXPECT_NE(clean({"decode", "--summary", path.c_str()}).find("un\\x1b[2Jknown"), std::string::npos);
+    clean({"decode", "--tree", path.c_str()});
+    EXPECT_NE(clean({"contract", path.c_str()}).find(spelled), std::string::npos);
+    clean({"diff", path.c_str(), trace_.c_str()});
+    // What a program reads keeps the text as it is.
+    const auto json = nlohmann::json::parse(ask({"decode", "--json", path.c_str()}).out);
+    EXPECT_EQ(json["runs"][0]["command"][0], "/bin/" + bad);
+    EXPECT_NE(ask({"scrub", path.c_str()}).out.find("\\u001b[2J"), std::string::npos);
+}
+
+TEST_F(RmTool, ADriverThatIsNoVersionIsADamage) {
+    TraceBuilder builder;
+    builder.objects();
+    builder.trace.headers[0].driver = "abc<";
+    const std::string path = write("driver.jsonl", file_text(builder.trace));
+    const Answer answer = ask({"decode", "--summary", path.c_str()});
+    EXPECT_EQ(answer.status, 1);
+    // Also where that line is all there is, and whole.
+    const std::string text = file_text(builder.trace);
+    const std::string header = write("header.jsonl", text.substr(0, text.find('\n') + 1));
+    EXPECT_EQ(ask({"decode", "--summary", header.c_str()}).status, 1);
+    EXPECT_NE(answer.errors.find("line 1: \"driver\" is \"abc<\""), std::string::npos) << answer.errors;
+}
+
+TEST_F(RmTool, TheSameRunTwiceInAFileCountsOnce) {
+    const std::string twice = write("twice.jsonl", text_ + text_);
+    const Answer answer = ask({"decode", "--summary", twice.c_str()});
+    EXPECT_EQ(answer.out, ask({"decode", "--summary", trace_.c_str()}).out);
+    EXPECT_EQ(answer.status, 1);
+    EXPECT_NE(answer.errors.find("left out: 9 records of run 7"), std::string::npos) << answer.errors;
+    EXPECT_EQ(std::count(answer.errors.begin(), answer.errors.end(), '\n'), 1) << answer.errors;
+}
+
+TEST_F(RmTool, NothingIsWrittenOntoItsOwnTrace) {
+    fs::create_symlink(trace_, folder_ / "link");
+    fs::create_hard_link(trace_, folder_ / "hard");
+    const std::string dotted = folder_ / "." / "trace.jsonl";
+    for (const char* command : {"scrub", "picture", "timeline"}) {
+        for (const std::string& output : {trace_, dotted, (folder_ / "link").string(), (folder_ / "hard").string()}) {
+            const Answer answer = ask({command, trace_.c_str(), "-o", output.c_str()});
+            EXPECT_EQ(answer.status, 1) << command << output;
+            EXPECT_NE(answer.errors.find("it is the trace itself"), std::string::npos) << answer.errors;
+            EXPECT_EQ(read_all(trace_).value(), text_);
+        }
+    }
+    // Another file that is there is replaced as ever.
+    const std::string other = write("other.jsonl", text_);
+    EXPECT_EQ(ask({"scrub", trace_.c_str(), "-o", other.c_str()}).status, 0);
+}
+
+TEST_F(RmTool, ScrubSaysWhatItDidOnceThatIsWritten) {
+    const std::string scrubbed = folder_ / "scrubbed.jsonl";
+    EXPECT_NE(ask({"scrub", trace_.c_str(), "-o", scrubbed.c_str()}).errors.find("texts replaced"), std::string::npos);
+    for (const char* nowhere : {"/nonexistent/x", "/dev/full"}) {
+        const Answer failed = ask({"scrub", trace_.c_str(), "-o", nowhere});
+        EXPECT_EQ(failed.status, 1);
+        EXPECT_EQ(failed.errors.find("replaced"), std::string::npos) << failed.errors;
+    }
+    std::ofstream full{"/dev/full"};
+    std::ostringstream errors;
+    const std::array words{"upcie_rm", "scrub", trace_.c_str()};
+    EXPECT_EQ(tool::run(static_cast<int>(words.size()), words.data(), {full, errors}), 1);
+    EXPECT_EQ(errors.str(), "");
 }
 
 TEST_F(RmTool, ContractAgainstATable) {

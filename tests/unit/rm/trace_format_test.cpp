@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A trace as a file: what is written is read again the same, and nothing in a file is trusted.
 #include <limits>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "printable.hpp"
 #include "trace_reader.hpp"
 #include "trace_writer.hpp"
 
@@ -13,6 +17,7 @@ namespace upcie::rm {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 const NodeName control{Node::control, "/dev/nvidiactl"};
 const NodeName uvm{Node::uvm, "/dev/nvidia-uvm"};
@@ -143,10 +148,135 @@ TEST(TraceFormat, AMissingOrDoubledNumberIsSaid) {
     EXPECT_THAT(gap.problems[0].text, HasSubstr("missing"));
     const Trace twice = parse_trace(std::string_view{lines[0] + lines[1] + lines[1]});
     ASSERT_EQ(twice.problems.size(), 1U);
-    EXPECT_THAT(twice.problems[0].text, HasSubstr("twice"));
+    EXPECT_THAT(twice.problems[0].text, HasSubstr("there already"));
+    const Trace turned = parse_trace(std::string_view{lines[0] + lines[2] + lines[1] + lines[3]});
+    EXPECT_EQ(turned.records.size(), 3U);
+    ASSERT_FALSE(turned.problems.empty());
+    EXPECT_THAT(turned.problems[1].text, HasSubstr("out of order"));
     const Trace orphan = parse_trace(std::string_view{lines[1]});
     ASSERT_EQ(orphan.problems.size(), 1U);
     EXPECT_THAT(orphan.problems[0].text, HasSubstr("no header"));
+}
+
+TEST(TraceFormat, ARunThatIsThereTwiceCountsOnce) {
+    const std::string text = written({NoteRecord{"a", "1"}, NoteRecord{"b", "2"}, NoteRecord{"c", "3"}});
+    std::string other;
+    append_line(other, header_of(78));
+    append_line(other, Record{{78, 1, 1, 1, 1, 1, 1}, NoteRecord{"d", "4"}});
+    const Trace once = parse_trace(std::string_view{text + other});
+    EXPECT_TRUE(once.problems.empty());
+    const Trace twice = parse_trace(std::string_view{text + other + text + other + text});
+    EXPECT_EQ(twice.headers, once.headers);
+    EXPECT_EQ(twice.records, once.records);
+    ASSERT_EQ(twice.problems.size(), 2U);
+    EXPECT_EQ(twice.problems[0],
+              (TraceProblem{7, "left out: 6 records of run 77 that are there already, the first number 1; so is its "
+                               "header"}));
+    EXPECT_EQ(twice.problems[1],
+              (TraceProblem{11, "left out: 1 records of run 78 that are there already, the first number 1; so is its "
+                                "header"}));
+    // Records that come out of order are no repetition of each other, and a later copy of each is one.
+    const std::string header = text.substr(0, text.find('\n') + 1);
+    const std::string body = text.substr(header.size());
+    const std::string first = body.substr(0, body.find('\n') + 1);
+    const Trace turned = parse_trace(std::string_view{header + body.substr(first.size()) + first + body});
+    EXPECT_EQ(turned.records.size(), 3U);
+    // A header alone.
+    const Trace headed = parse_trace(std::string_view{text + header});
+    EXPECT_EQ(headed.headers.size(), 1U);
+    ASSERT_EQ(headed.problems.size(), 1U);
+    EXPECT_EQ(headed.problems[0].line, 5U);
+    EXPECT_THAT(headed.problems[0].text, HasSubstr("the header of run 77"));
+}
+
+TEST(TraceFormat, ADriverThatIsNoVersionIsSaidWithWhatIsUsedInstead) {
+    const auto problems_with = [](const std::string& driver, const std::string& more) {
+        TraceHeader header = header_of(1);
+        header.driver = driver;
+        std::string text;
+        append_line(text, header);
+        return parse_trace(std::string_view{text + more}).problems;
+    };
+    for (const char* silent : {"", "580.159.04", "580"}) {
+        EXPECT_TRUE(problems_with(silent, "").empty()) << silent;
+    }
+    std::string other;
+    TraceHeader good = header_of(2);
+    good.driver = "550.54.14";
+    append_line(other, good);
+    for (const char* bad : {"abc<", "580.159.04.1", "580.", "0", " 580.159.04"}) {
+        const auto alone = problems_with(bad, "");
+        ASSERT_EQ(alone.size(), 1U) << bad;
+        EXPECT_EQ(alone[0].line, 1U);
+        EXPECT_THAT(alone[0].text, HasSubstr("\"" + std::string{bad} + "\""));
+        EXPECT_THAT(alone[0].text, HasSubstr("unknown"));
+        const auto told = problems_with(bad, other);
+        ASSERT_EQ(told.size(), 1U) << bad;
+        EXPECT_THAT(told[0].text, HasSubstr("550.54.14 is used"));
+    }
+}
+
+TEST(TraceFormat, PrintableTextSpellsOutWhatATerminalObeys) {
+    EXPECT_EQ(printable("plain, \\x1b stays, \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
+              "plain, \\x1b stays, \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    EXPECT_EQ(printable("\x1b[2J\n\t\r\x7f"), "\\x1b[2J\\n\\t\\x0d\\x7f");
+    EXPECT_EQ(printable(std::string_view{"\0a", 2}), "\\x00a");
+    EXPECT_EQ(printable("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0"), "\\u{80}\\u{9b}\\u{9f}\xc2\xa0");
+    EXPECT_EQ(printable("\xe2\x80\xaa\xe2\x80\xae\xe2\x81\xa6\xe2\x81\xa9"), "\\u{202a}\\u{202e}\\u{2066}\\u{2069}");
+    EXPECT_EQ(printable("\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa"),
+              "\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa"); // their neighbours
+    EXPECT_EQ(printable("\xff\xc3(\xed\xa0\x80\xe2\x80"), "\\xff\\xc3(\\xed\\xa0\\x80\\xe2\\x80");
+}
+
+TEST(TraceFormat, EveryTextOfATraceIsMadePrintable) {
+    // Each text that the writer writes gets an escape: an archive that passes one over leaves it in what is written.
+    std::string text = written(one_of_each());
+    text +=
+        "{\"type\":\"tele\\u001bpathy\",\"run\":77,\"sequence\":" + std::to_string(one_of_each().size() + 1) + "}\n";
+    const std::set<std::string> kept{"type", "format", "kind", "ended", "request", "argument", "address"};
+    std::string tainted;
+    std::istringstream lines{text};
+    std::size_t taints = 0;
+    for (std::string line; std::getline(lines, line);) {
+        auto object = nlohmann::ordered_json::parse(line);
+        const auto taint = [&](const auto& self, nlohmann::ordered_json& value, const std::string& name) -> void {
+            if (value.is_string() && !kept.contains(name) && !value.get<std::string>().starts_with("0x") &&
+                name != "before" && name != "after" && name != "bytes") {
+                value = value.get<std::string>() + "\x1b[2J";
+                ++taints;
+            }
+            if (value.is_structured()) {
+                for (const auto& [key, member] : value.items()) {
+                    self(self, member, value.is_array() ? name : key);
+                }
+            }
+        };
+        taint(taint, object, "");
+        tainted += object.dump() + "\n";
+    }
+    EXPECT_GT(taints, 40U);
+    Trace trace = parse_trace(std::string_view{tainted});
+    ASSERT_EQ(trace.problems.size(), 1U); // of the driver
+    ASSERT_EQ(trace.records.size(), one_of_each().size() + 1);
+    for (Record& record : trace.records) {
+        if (auto* summary = std::get_if<SummaryRecord>(&record.body)) {
+            summary->stops.push_back({"kind\x1b", 1}); // a name, not a value, of its object
+        }
+    }
+    make_printable(trace);
+    EXPECT_EQ(type_name(trace.records.back()), "tele\\x1bpathy");
+    std::string shown;
+    for (const TraceHeader& header : trace.headers) {
+        append_line(shown, header);
+    }
+    trace.records.pop_back(); // an unknown one is written as it was read
+    for (const Record& record : trace.records) {
+        append_line(shown, record);
+    }
+    EXPECT_THAT(shown, Not(HasSubstr("\\u001b")));
+    EXPECT_THAT(shown, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(shown, HasSubstr("\\\\x1b[2J"));
+    EXPECT_THAT(trace.problems[0].text, Not(HasSubstr("\x1b")));
 }
 
 TEST(TraceFormat, ATypeOfALaterVersionIsKept) {
