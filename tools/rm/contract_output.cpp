@@ -119,8 +119,11 @@ std::string contract_text(const Contract& contract) {
     }
     const auto refused = std::ranges::count_if(
         contract.asks, [&](const auto& entry) { return !contract.smallest.contains(entry.first); });
-    text += fmt::format("\nsmallest set to answer: {} asks; the other {} were refused by the driver itself each time\n",
-                        contract.smallest.size(), refused);
+    const auto carriers =
+        std::ranges::count_if(contract.smallest, [&](const Ask& ask) { return !contract.asks.contains(ask); });
+    text += fmt::format("\nsmallest set to answer: {} asks", contract.smallest.size());
+    text += carriers != 0 ? fmt::format(", {} of them escapes that carry others", carriers) : "";
+    text += fmt::format("; {} more were refused by the driver itself each time\n", refused);
     for (const Ask& ask : contract.smallest) {
         text += fmt::format("  {} 0x{:x} # {}\n", kind_word(ask.kind), ask.number, ask_name(ask, contract.version));
     }
