@@ -34,8 +34,8 @@ TEST(GpuName, WhatPeopleWrite) {
     EXPECT_EQ(Name::parse("hip:1").value().device, 1);
     EXPECT_EQ(Name::parse("stub").value().manner, stub::Manner::exact);
     EXPECT_EQ(Name::parse("stub:suballocated").value().manner, stub::Manner::suballocated);
-    for (const char* const text :
-         {"", ":", "cuda:", "cuda: 1", "cuda:+1", "cuda:0x1", "cuda:1024", "cuda:00", "hip:01", "CUDA", "stub:", "stub:0"}) {
+    for (const char* const text : {"", ":", "cuda:", "cuda: 1", "cuda:+1", "cuda:0x1", "cuda:1024", "cuda:00", "hip:01",
+                                   "CUDA", "stub:", "stub:0"}) {
         const auto wrong = Name::parse(text);
         ASSERT_FALSE(wrong) << text;
         EXPECT_TRUE(wrong.error().is(EINVAL));
