@@ -110,7 +110,8 @@ Result<Connection> Connection::connect(System& system, const std::string& name, 
     }
     if (system.fcntl(socket->get(), F_SETFL, 0) != 0) { // connecting alone does not wait
         const int code = errno;
-        return fail(code, "fcntl(F_SETFL)", name, {});
+        return fail(code, "fcntl(F_SETFL)", name,
+                    "This is unexpected: does a filter of system calls (seccomp) refuse it?");
     }
     return Connection{system, std::move(*socket), kind};
 }
@@ -268,7 +269,7 @@ Result<PeerCredentials> peer_of(System& system, int socket) {
     socklen_t length = sizeof credentials;
     if (system.getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
         const int code = errno;
-        return fail(code, "SO_PEERCRED", fmt::format("socket {}", socket), {});
+        return fail(code, "SO_PEERCRED", fmt::format("socket {}", socket), "It has to be a connected UNIX socket.");
     }
     return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }

@@ -52,7 +52,9 @@ namespace {
 constexpr int backlog = 8;
 
 tl::unexpected<Error> somebody_listens(const std::string& name) {
-    return fail(EADDRINUSE, "bind", name, "Another process listens there: end it, or choose another name.");
+    return fail(
+        EADDRINUSE, "bind", name,
+        "Another process listens there, or the socket is another user's: end that process, or choose another name.");
 }
 
 /// The folder of `name`, locked: of all that would take a dead name over, one at a time looks and acts. Between its
@@ -152,7 +154,7 @@ tl::unexpected<Error> cannot_bind(int code, const std::string& name) {
 }
 
 tl::unexpected<Error> cannot_listen(int code, const std::string& name) {
-    return fail(code, "listen", name, {});
+    return fail(code, "listen", name, "This is unexpected of a new socket: is memory used up?");
 }
 
 } // namespace

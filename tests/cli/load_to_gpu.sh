@@ -32,27 +32,25 @@ for gpu in stub stub:whole-object stub:suballocated cuda:0 hip:0; do
         fi
     done
 done
-for wrong in '16 nonsense' '0 -5' '-5 1' '+0 1' '0 99999999999999999999' '99999999999999999999 1' '0 0' '16' '0 1 2' '0x10 1' ''; do
-    printf '16 8\n%s\n' "$wrong" > "$folder/wrong"
-    [ -n "$wrong" ] || : > "$folder/wrong"
-    said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/wrong" 2>&1)
-    status=$?
-    if [ $status -eq 2 ] && grep -q 'no lines of "LBA COUNT"' <<< "$said"; then
-        pass "a list with \"$wrong\" is wrong usage"
+# refused STATUS WORDS NAME: the list in $folder/list.
+refused() {
+    local said status=0
+    said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/list" 2>&1) || status=$?
+    if [ $status -eq "$1" ] && grep -q "$2" <<< "$said"; then
+        pass "$3"
     else
-        fail "a list with \"$wrong\": status $status: $said"
+        fail "$3: status $status: $said"
     fi
+}
+for wrong in '16 nonsense' '0 -5' '-5 1' '+0 1' '0 99999999999999999999' '99999999999999999999 1' '0 0' '16' '0 1 2' '0x10 1' ''; do
+    printf '16 8\n%s\n' "$wrong" > "$folder/list"
+    [ -n "$wrong" ] || : > "$folder/list"
+    refused 2 'no lines of "LBA COUNT"' "a list with \"$wrong\" is wrong usage"
 done
 for beyond in '16000 1000' '0 18446744073709551615' '18446744073709551615 1' '18446744073709551615 18446744073709551615' \
     '0 36028797018963968'; do # whose bytes are 2^64
-    echo "$beyond" > "$folder/beyond"
-    said=$(timeout 20 "$program" "sim:size=8M" stub "$folder/beyond" 2>&1)
-    status=$?
-    if [ $status -eq 1 ] && grep -q 'not all inside' <<< "$said"; then
-        pass "blocks that the drive has not ($beyond) are an error"
-    else
-        fail "blocks that the drive has not ($beyond): status $status: $said"
-    fi
+    echo "$beyond" > "$folder/list"
+    refused 1 'not all inside' "blocks that the drive has not ($beyond) are an error"
 done
 timeout 20 "$program" "sim:size=8M" stub "$folder/extents" "$folder/copy" > /dev/full 2> "$folder/said"
 status=$?
